@@ -1,0 +1,41 @@
+//! The only place that reads a clock.
+//!
+//! Room time is milliseconds since the Unix epoch, anchored once at start and then advanced by the monotonic clock: steps
+//! of the wall clock while the gate runs neither end sessions nor free slots.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use crate::room::Millis;
+
+/// A running clock. Cheap to copy; every copy shows the same time.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    anchor: Instant,
+    anchor_millis: u64,
+}
+
+impl Clock {
+    /// Starts at the wall clock's time, or at `not_before` where the wall clock is behind it (a restart after the wall
+    /// clock was stepped back must not show the saved state a time before its own).
+    #[expect(clippy::disallowed_methods, reason = "this module is where time enters")]
+    pub fn start(not_before: Millis) -> Self {
+        // A wall clock before 1970 counts as 1970.
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+        Self {
+            anchor: Instant::now(),
+            anchor_millis: wall.max(not_before.as_u64()),
+        }
+    }
+
+    /// Room time now.
+    #[expect(clippy::disallowed_methods, reason = "this module is where time enters")]
+    pub fn now(&self) -> Millis {
+        let passed: Duration = Instant::now().saturating_duration_since(self.anchor);
+        Millis::new(
+            self.anchor_millis
+                .saturating_add(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)),
+        )
+    }
+}

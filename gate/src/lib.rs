@@ -1,0 +1,7 @@
+//! gate: a self-hosted virtual waiting room.
+//!
+//! One request, in a straight line: `proxy` accepts, `ticket` opens the cookie, `room` decides, then `proxy` forwards
+//! (admitted, bypassed) or `page` answers (waiting, refused). Nothing flows backwards, and `room` never calls out.
+
+pub mod clock;
+pub mod room;

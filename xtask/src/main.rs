@@ -1,0 +1,2 @@
+//! Every development command of the project.
+fn main() {}
