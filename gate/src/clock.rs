@@ -17,12 +17,17 @@ pub struct Clock {
 impl Clock {
     /// Starts at the wall clock's time, or at `not_before` where the wall clock is behind it (a restart after the wall
     /// clock was stepped back must not show the saved state a time before its own).
-    #[expect(clippy::disallowed_methods, reason = "this module is where time enters")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this module is where time enters"
+    )]
     pub fn start(not_before: Millis) -> Self {
         // A wall clock before 1970 counts as 1970.
         let wall = SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
+            .map_or(0, |since| {
+                u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+            });
         Self {
             anchor: Instant::now(),
             anchor_millis: wall.max(not_before.as_u64()),
@@ -30,7 +35,10 @@ impl Clock {
     }
 
     /// Room time now.
-    #[expect(clippy::disallowed_methods, reason = "this module is where time enters")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this module is where time enters"
+    )]
     pub fn now(&self) -> Millis {
         let passed: Duration = Instant::now().saturating_duration_since(self.anchor);
         Millis::new(

@@ -47,6 +47,8 @@ pub struct WaitView {
     /// 0 where the page does not refresh (`reject`).
     pub refresh_interval_seconds: u32,
     pub event: EventPhase,
+    /// Which of the plan's events `event` speaks of; its page, status code and language may differ from the room's.
+    pub event_index: Option<usize>,
     /// The time this was computed for.
     pub now: Millis,
 }
