@@ -5,3 +5,4 @@
 
 pub mod clock;
 pub mod room;
+pub mod ticket;

@@ -205,8 +205,8 @@ impl Plan {
             }
         }
         let mut settings = self.settings;
-        // The field applies an event's limits from its start; a prequeue only gathers visitors.
-        if let Some((index, Phase::Running)) = current {
+        // From the prequeue on, so that an event that disables renewal empties the room before it starts.
+        if let Some((index, _)) = current {
             let overrides = &self.events[index].overrides;
             settings.limits = overrides.limits.unwrap_or(settings.limits);
             settings.session_duration = overrides
