@@ -4,5 +4,6 @@
 //! (admitted, bypassed) or `page` answers (waiting, refused). Nothing flows backwards, and `room` never calls out.
 
 pub mod clock;
+pub mod kernel;
 pub mod room;
 pub mod ticket;
