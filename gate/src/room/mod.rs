@@ -3,6 +3,7 @@
 
 mod plan;
 pub mod settings;
+pub mod slots;
 mod time;
 mod view;
 mod visitor;
