@@ -1,0 +1,166 @@
+//! nginx as the origin: the real one, one process, on a port of its own, with an access log that tests count.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::need;
+use crate::ports;
+use crate::process::Process;
+use crate::wait::{DEADLINE, until};
+
+/// One line of its access log.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The request line's method.
+    pub method: String,
+    /// The request line's target, as nginx got it.
+    pub target: String,
+    /// The status nginx answered.
+    pub status: u16,
+    /// `Host` as it arrived.
+    pub host: String,
+    /// `Cookie` as it arrived, empty where there was none.
+    pub cookie: String,
+    /// `X-Forwarded-For` as it arrived.
+    pub forwarded_for: String,
+    /// `X-Visitor` as it arrived: what tests name their visitors by.
+    pub visitor: String,
+}
+
+/// A running nginx.
+#[derive(Debug)]
+pub struct Nginx {
+    process: Process,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Nginx {
+    /// An origin that answers every path with a small page.
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with("location / { default_type text/html; return 200 \"<h1>the origin</h1>\\n\"; }")
+    }
+
+    /// An origin with these directives in its one `server` block.
+    ///
+    /// # Panics
+    /// Where nginx does not start.
+    #[track_caller]
+    pub fn with(server: &str) -> Self {
+        let program =
+            need::command("nginx").expect("nginx: ask for Need::Command(\"nginx\") first");
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
+        let at = folder.path();
+        let configuration = configuration(&at.display().to_string(), address, server);
+        let file = at.join("nginx.conf");
+        fs::write(&file, configuration).expect("its configuration");
+        let words = [
+            "-p",
+            at.to_str().expect("a path"),
+            "-e",
+            "stderr",
+            "-c",
+            file.to_str().expect("a path"),
+        ];
+        let mut nginx = Self {
+            process: Process::start(&program, &words),
+            address,
+            folder,
+        };
+        until("nginx accepts connections", DEADLINE, || {
+            assert!(
+                nginx.process.is_running(),
+                "nginx ended: {}",
+                nginx.process.log()
+            );
+            std::net::TcpStream::connect(address).ok()
+        });
+        nginx
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Every request that has reached it. nginx writes a line when a request is over, so a very recent one may be missing.
+    pub fn hits(&self) -> Vec<Hit> {
+        let log = fs::read_to_string(self.folder.path().join("access.log")).unwrap_or_default();
+        log.lines().filter_map(hit).collect()
+    }
+
+    /// Waits until this many requests have reached it, and gives all there are.
+    ///
+    /// # Panics
+    /// Where it takes too long.
+    #[track_caller]
+    pub fn hits_at_least(&self, count: usize) -> Vec<Hit> {
+        until(&format!("{count} requests at the origin"), DEADLINE, || {
+            let hits = self.hits();
+            (hits.len() >= count).then_some(hits)
+        })
+    }
+
+    /// Stops it: the origin is down.
+    pub fn stop(&mut self) {
+        self.process.signal(rustix::process::Signal::TERM);
+        self.process.wait(Duration::from_secs(10));
+    }
+}
+
+fn configuration(folder: &str, address: SocketAddr, server: &str) -> String {
+    let owner = if rustix::process::geteuid().is_root() {
+        "user root;"
+    } else {
+        ""
+    };
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|name| format!("  {name}_temp_path {folder}/{name};\n"))
+        .concat();
+    format!(
+        "{owner}
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+events {{ worker_connections 4096; }}
+http {{
+{temporary}
+  log_format hits escape=json '{{\"method\":\"$request_method\",\"target\":\"$request_uri\",\"status\":$status,'
+    '\"host\":\"$http_host\",\"cookie\":\"$http_cookie\",\"forwarded_for\":\"$http_x_forwarded_for\",'
+    '\"visitor\":\"$http_x_visitor\"}}';
+  access_log {folder}/access.log hits;
+  client_max_body_size 0;
+  keepalive_requests 1000000;
+  server {{
+    listen {address} backlog=1024;
+{server}
+  }}
+}}
+"
+    )
+}
+
+fn hit(line: &str) -> Option<Hit> {
+    let json: Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| json[name].as_str().unwrap_or("").to_owned();
+    Some(Hit {
+        method: text("method"),
+        target: text("target"),
+        status: u16::try_from(json["status"].as_u64()?).ok()?,
+        host: text("host"),
+        cookie: text("cookie"),
+        forwarded_for: text("forwarded_for"),
+        visitor: text("visitor"),
+    })
+}
