@@ -11,6 +11,7 @@
     reason = "waits for real processes and measures them; nothing here is simulated"
 )]
 
+mod bench;
 mod ci;
 mod run;
 mod setup;
@@ -33,6 +34,8 @@ struct Cli {
 enum Command {
     /// Runs every test, after setting up what they need
     Test(test::TestArgs),
+    /// Measures the gate beside nginx and HAProxy and prints ratios
+    Bench(bench::BenchArgs),
     /// Checks what the compiler does not: headers, SAFETY comments, sizes, the README's tables
     Tidy,
     /// Runs what has to pass before a change lands
@@ -48,6 +51,7 @@ fn root() -> PathBuf {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(args) => test::run(&root(), &args),
+        Command::Bench(args) => bench::run(&root(), &args),
         Command::Tidy => tidy::run(&root()),
         Command::Ci => ci::run(&root()),
     };

@@ -74,6 +74,17 @@ pub(crate) const FONT_WIDE: Tool = file(
     "fonts-noto-core",
 );
 
+/// What the benchmark compares with and loads with.
+pub(crate) const FOR_BENCH: [Tool; 7] = [
+    NGINX,
+    daemon("haproxy", "haproxy"),
+    tool("wrk", "wrk"),
+    tool("h2load", "nghttp2-client"),
+    tool("nft", "nftables"),
+    tool("ethtool", "ethtool"),
+    IP,
+];
+
 /// What the tests use beside Rust.
 pub(crate) const FOR_TESTS: [Tool; 8] = [
     NGINX,

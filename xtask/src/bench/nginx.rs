@@ -1,0 +1,133 @@
+//! nginx: the origin, a plain reverse proxy, and its nearest thing to a waiting room (`limit_req`).
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::Result;
+
+use super::lab::write;
+use super::process::{Cpus, Process, free_address};
+
+/// The least that serves the connections of every suite.
+const WORKER_CONNECTIONS: u32 = 19_000;
+/// nginx reads no longer argument than its 4096-byte buffer holds, so longer pages come from a file.
+const RETURN_BYTES_MAX: usize = 4000;
+
+/// A running nginx and where it accepts.
+#[derive(Debug)]
+pub(super) struct Nginx {
+    pub process: Process,
+    pub address: SocketAddr,
+}
+
+impl Nginx {
+    /// Serves `/1k` and `/64k`.
+    ///
+    /// # Errors
+    ///
+    /// Where nginx does not start.
+    pub(super) fn origin(dir: &Path, cpus: Cpus) -> Result<Self> {
+        let www = dir.join("www");
+        std::fs::create_dir_all(&www)?;
+        write(&www.join("1k"), vec![b'x'; 1024])?;
+        write(&www.join("64k"), vec![b'x'; 64 * 1024])?;
+        let server = format!(
+            "root {}; default_type text/html; open_file_cache max=10; open_file_cache_valid 1h;",
+            www.display()
+        );
+        Self::start("origin", dir, cpus, "", &server)
+    }
+
+    /// A reverse proxy in front of `origin`, and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Where nginx does not start.
+    pub(super) fn proxy(dir: &Path, origin: SocketAddr, cpus: Cpus) -> Result<Self> {
+        let http = format!(
+            "upstream origin {{ server {origin}; keepalive 1024; keepalive_requests 1000000000; keepalive_timeout 1h; }}"
+        );
+        // The buffers hold the largest answer of the suites, so that nothing touches a disk.
+        let server = "location / { proxy_pass http://origin; proxy_http_version 1.1; \
+            proxy_set_header Connection \"\"; proxy_set_header Host $host; \
+            proxy_buffer_size 8k; proxy_buffers 32 8k; proxy_busy_buffers_size 128k; }";
+        Self::start("nginx-proxy", dir, cpus, &http, server)
+    }
+
+    /// Answers `/page` with `return 200` (a file where the body is too long for that) and refuses `/refuse` by
+    /// `limit_req` per value of the cookie `cookie`, both with `body` and a cookie of `pad` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Where nginx does not start.
+    pub(super) fn pages(name: &str, dir: &Path, page: &Page<'_>) -> Result<Self> {
+        let file = dir.join(format!("{name}.body"));
+        write(&file, page.body)?;
+        let headers = format!(
+            "add_header Cache-Control \"private, no-store\" always; add_header Set-Cookie \"{}\" always; default_type \"{}\";",
+            "x".repeat(page.cookie_bytes),
+            page.content_type
+        );
+        let answer = if page.body.len() <= RETURN_BYTES_MAX {
+            format!("return 200 \"{}\";", String::from_utf8_lossy(page.body))
+        } else {
+            format!(
+                "alias {}; open_file_cache max=10; open_file_cache_valid 1h;",
+                file.display()
+            )
+        };
+        let http = format!(
+            "limit_req_zone $cookie_{} zone=room:64m rate=1r/m;",
+            page.cookie_name
+        );
+        let server = format!(
+            "location = /page {{ {headers} {answer} }} \
+             location = /refused {{ internal; {headers} {answer} }} \
+             location = /refuse {{ limit_req zone=room; limit_req_status 429; error_page 429 =200 /refused; \
+             limit_req_log_level info; {headers} alias {}; }}",
+            file.display()
+        );
+        Self::start(name, dir, Cpus::Subject, &http, &server)
+    }
+
+    fn start(name: &str, dir: &Path, cpus: Cpus, http: &str, server: &str) -> Result<Self> {
+        let address = free_address()?;
+        let home = dir.join(name);
+        std::fs::create_dir_all(&home)?;
+        let home_shown = home.display();
+        let config = format!(
+            "daemon off; user root; worker_processes 1; pid {home_shown}/pid; error_log stderr crit;\n\
+             events {{ worker_connections {WORKER_CONNECTIONS}; }}\n\
+             http {{\n\
+             access_log off; sendfile on; tcp_nodelay on; keepalive_timeout 1h; keepalive_requests 1000000000;\n\
+             client_body_temp_path {home_shown}/b; proxy_temp_path {home_shown}/p; fastcgi_temp_path {home_shown}/f;\n\
+             uwsgi_temp_path {home_shown}/u; scgi_temp_path {home_shown}/s;\n\
+             {http}\n\
+             server {{ listen {address} backlog=4096;\n{server}\n}}\n}}\n"
+        );
+        let path = home.join("nginx.conf");
+        write(&path, config)?;
+        let mut command = cpus.command("nginx");
+        command
+            .arg("-c")
+            .arg(&path)
+            .arg("-p")
+            .arg(&home)
+            .args(["-e", "stderr"]);
+        let mut process = Process::start(name, command, &home.join("log"))?;
+        process.wait_for(address)?;
+        Ok(Self { process, address })
+    }
+}
+
+/// What an answer to a waiting visitor is made of, for those who answer the same bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page<'a> {
+    /// Free of quotes, backslashes and dollar signs, which configuration languages would read.
+    pub body: &'a [u8],
+    pub content_type: &'a str,
+    /// Length of the `Set-Cookie` value.
+    pub cookie_bytes: usize,
+    /// Of the visitors' cookie.
+    pub cookie_name: &'a str,
+}
