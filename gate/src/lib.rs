@@ -6,4 +6,5 @@
 pub mod clock;
 pub mod kernel;
 pub mod room;
+pub mod route;
 pub mod ticket;
