@@ -12,6 +12,7 @@
 )]
 
 mod bench;
+mod build_ebpf;
 mod ci;
 mod run;
 mod setup;
@@ -32,6 +33,8 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Builds the kernel object that gate embeds, after setting up what the BPF target needs
+    BuildEbpf,
     /// Runs every test, after setting up what they need
     Test(test::TestArgs),
     /// Measures the gate beside nginx and HAProxy and prints ratios
@@ -50,6 +53,7 @@ fn root() -> PathBuf {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
+        Command::BuildEbpf => build_ebpf::run(&root()),
         Command::Test(args) => test::run(&root(), &args),
         Command::Bench(args) => bench::run(&root(), &args),
         Command::Tidy => tidy::run(&root()),
