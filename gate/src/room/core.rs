@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::decision::{Activity, Admission, Decision, Status};
 use super::estimate::{self, Outflow};
-use super::line::Line;
+use super::line::{Line, Standing};
 use super::pace::Pace;
 use super::plan::{InEffect, Phase, Plan, PrequeueOrder};
 use super::rate::RateWindow;
@@ -18,6 +18,7 @@ use super::settings::{
     AdmissionPacing, Operation, QUEUE_PLACE_GRACE_SECONDS_MAX, QueueAll, QueueingMethod,
     RefreshInterval, SessionRenewal,
 };
+use super::shared::Shared;
 use super::shuffle::Shuffle;
 use super::time::Millis;
 use super::view::{EventPhase, WaitTime, WaitView};
@@ -44,6 +45,8 @@ pub struct Room {
     pub(super) prequeue: Option<Prequeue>,
     pub(super) returned: Returned,
     pub(super) gap: Option<Gap>,
+    /// `None` where this gate is alone.
+    pub(super) shared: Option<Box<Shared>>,
     pub(super) rng: Pcg64Mcg,
     pub(super) admitted_total: u64,
     pub(super) sessions_revoked_total: u64,
@@ -77,7 +80,7 @@ enum Newcomer {
 
 /// What the room does with new visitors at this instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
+pub(super) enum Door {
     /// As many as the limits allow.
     Limited,
     /// Everyone (`passthrough`).
@@ -112,6 +115,7 @@ impl Room {
             prequeue: None,
             returned: Returned::default(),
             gap: None,
+            shared: None,
             rng: Pcg64Mcg::seed_from_u64(seed),
             admitted_total: 0,
             sessions_revoked_total: 0,
@@ -134,8 +138,12 @@ impl Room {
     /// Gives back the ticket's place or session. `false` when there was neither.
     pub fn leave(&mut self, now: Millis, ticket: Ticket) -> bool {
         self.advance(now);
+        self.take_up(&ticket);
         match ticket {
-            Ticket::Session(session) => self.sessions.remove(session.visitor),
+            Ticket::Session(session) => {
+                self.end_everywhere(session.visitor);
+                self.sessions.remove(session.visitor)
+            }
             Ticket::Waiting(waiting) => match self.find_place(waiting.visitor, Some(waiting.place))
             {
                 Some((_, index)) => {
@@ -151,6 +159,7 @@ impl Room {
     pub fn revoke(&mut self, now: Millis, visitor: VisitorId) -> bool {
         self.advance(now);
         let revoked = self.sessions.remove(visitor);
+        self.end_everywhere(visitor);
         self.sessions_revoked_total += u64::from(revoked);
         revoked
     }
@@ -171,7 +180,8 @@ impl Room {
     pub fn status(&mut self, now: Millis) -> Status {
         self.advance(now);
         let settings = self.in_effect.settings;
-        let queued = self.line.present();
+        let queued = self.waiters();
+        let active_users = self.active_users();
         let activity = match self.in_effect.event {
             _ if settings.operation == Operation::Suspended => Activity::Suspended,
             Some((_, Phase::Prequeue)) => Activity::EventPrequeueing,
@@ -189,7 +199,7 @@ impl Room {
         };
         Status {
             activity,
-            active_users: self.sessions.len() as u64,
+            active_users,
             queued_users: queued,
             places: self.line.alive(),
             new_users_last_minute: self.rate.total(),
@@ -207,11 +217,12 @@ impl Room {
     pub(super) fn advance(&mut self, now: Millis) {
         self.now = self.now.max(now);
         let now = self.now;
-        self.outflow.advance(now, self.line.present() > 0);
+        self.outflow.advance(now, self.waiters() > 0);
         self.sessions.advance(now);
         self.rate.advance(now);
         let grace = self.grace_seconds();
         self.line.advance(seconds(now), grace);
+        self.advance_shared();
         if now >= self.in_effect.until {
             self.in_effect = self.plan.in_effect(now);
             self.enter_phase();
@@ -239,6 +250,7 @@ impl Room {
             Ticket::Waiting(w) => (w.visitor, w.joined_at, Some(w.place), w.last_check_in),
         };
         self.adopt(&ticket);
+        self.take_up(&ticket);
         if let Some(live) = self.sessions.get(visitor) {
             if self.in_effect.settings.queue_all != QueueAll::Everyone {
                 return self.renew(visitor, joined_at, live);
@@ -260,7 +272,7 @@ impl Room {
         decision
     }
 
-    fn door(&self) -> Door {
+    pub(super) fn door(&self) -> Door {
         let settings = &self.in_effect.settings;
         let prequeueing = matches!(self.in_effect.event, Some((_, Phase::Prequeue)));
         if settings.queue_all != QueueAll::Off || prequeueing {
@@ -274,16 +286,19 @@ impl Room {
     }
 
     /// Slots that somebody could take now.
-    fn free_slots(&self) -> u64 {
+    pub(super) fn free_slots(&self) -> u64 {
         let settings = &self.in_effect.settings;
         let limits = settings.limits;
+        let pace = match settings.admission_pacing {
+            AdmissionPacing::Burst => u64::MAX,
+            AdmissionPacing::Smooth => self.pace.allows(self.now, self.pace_per_minute()),
+        };
+        if let Some(shared) = &self.shared {
+            return shared.free_slots().min(pace);
+        }
         let seats =
             u64::from(limits.total_active_users()).saturating_sub(self.sessions.len() as u64);
         let rate = u64::from(limits.new_users_per_minute()).saturating_sub(self.rate.total());
-        let pace = match settings.admission_pacing {
-            AdmissionPacing::Burst => u64::MAX,
-            AdmissionPacing::Smooth => self.pace.allows(self.now, limits.new_users_per_minute()),
-        };
         seats.min(rate).min(pace)
     }
 
@@ -294,9 +309,10 @@ impl Room {
             joined_at: self.now,
             last_check_in: self.now,
         };
+        self.count_new_user();
         let enters = match self.door() {
             Door::Open => true,
-            Door::Limited => self.line.present() < self.free_slots(),
+            Door::Limited => self.waiters() < self.free_slots() && self.take_slot(),
             Door::Gathering => false,
             Door::Rejecting => return self.refuse(QueueFull::No),
         };
@@ -309,7 +325,8 @@ impl Room {
         if self.line.alive() >= u64::from(self.in_effect.settings.waiters_max) {
             return self.refuse(QueueFull::Yes);
         }
-        let refresh_seconds = self.refresh_interval_seconds(self.line.present());
+        let refresh_seconds = self.refresh_interval_seconds(self.waiters());
+        self.open_second();
         let index = self
             .line
             .join(seconds(self.now), present_seconds(refresh_seconds));
@@ -318,14 +335,12 @@ impl Room {
 
     /// The visitor who got `place`, now at `index` of the line, checks in.
     fn waiter(&mut self, mut candidate: Candidate, place: Place, index: u64) -> Decision {
-        let ahead = self.line.present_before(index);
+        let ahead = self.waiters_before(index);
         let refresh_seconds = self.refresh_interval_seconds(ahead);
         let Some(standing) = self.line.standing(index) else {
             return self.newcomer(candidate.visitor, Newcomer::Joins);
         };
-        // Early by a second still counts: whole seconds are all that is known.
-        let counts = !standing.present
-            || u32::from(standing.seconds_since_check_in) + 1 >= self.least_refresh_seconds();
+        let counts = self.counts(standing);
         if counts {
             self.line
                 .check_in(index, seconds(self.now), present_seconds(refresh_seconds));
@@ -336,9 +351,11 @@ impl Room {
             Door::Limited => {
                 let free = self.free_slots();
                 match self.in_effect.settings.queueing_method {
+                    // In a shared room the draw came before the slot, in `asks`.
+                    QueueingMethod::Random if self.shared.is_some() => counts && self.take_slot(),
                     QueueingMethod::Random => counts && self.draws_a_slot(free),
                     QueueingMethod::Fifo | QueueingMethod::Passthrough | QueueingMethod::Reject => {
-                        ahead < free
+                        ahead < free && self.take_slot()
                     }
                 }
             }
@@ -353,9 +370,15 @@ impl Room {
         self.wait(&candidate, index, place, refresh_seconds)
     }
 
+    /// Whether a check-in does anything. Early by a second still counts: whole seconds are all that is known.
+    pub(super) fn counts(&self, standing: Standing) -> bool {
+        !standing.present
+            || u32::from(standing.seconds_since_check_in) + 1 >= self.least_refresh_seconds()
+    }
+
     /// One draw of one present waiter among all.
-    fn draws_a_slot(&mut self, free: u64) -> bool {
-        let present = self.line.present();
+    pub(super) fn draws_a_slot(&mut self, free: u64) -> bool {
+        let present = self.waiters();
         if present <= free {
             return true;
         }
@@ -368,7 +391,7 @@ impl Room {
         let now = self.now;
         self.rate.record(now);
         if settings.admission_pacing == AdmissionPacing::Smooth {
-            self.pace.take(now, settings.limits.new_users_per_minute());
+            self.pace.take(now, self.pace_per_minute());
         }
         self.admitted_total += 1;
         self.sessions
@@ -414,7 +437,7 @@ impl Room {
         place: Place,
         refresh_seconds: u32,
     ) -> Decision {
-        let ahead = self.line.present_before(index);
+        let ahead = self.waiters_before(index);
         let mut view = self.view(ahead, candidate.last_check_in);
         view.refresh_interval_seconds = refresh_seconds;
         if self.is_ordered() {
@@ -433,7 +456,7 @@ impl Room {
     }
 
     fn refuse(&mut self, queue_full: QueueFull) -> Decision {
-        let present = self.line.present();
+        let present = self.waiters();
         let mut view = self.view(present, self.now);
         if queue_full == QueueFull::Yes {
             view.queue_is_full = true;
@@ -470,9 +493,11 @@ impl Room {
         let settings = &self.in_effect.settings;
         let sustained =
             estimate::sustained_per_minute(settings.limits, settings.session_duration.as_seconds());
-        let per_minute = self.outflow.per_minute(self.now, sustained);
+        let per_minute = self
+            .shared_per_minute(sustained)
+            .unwrap_or_else(|| self.outflow.per_minute(self.now, sustained));
         if settings.queueing_method == QueueingMethod::Random {
-            let people = self.line.present().max(1);
+            let people = self.waiters().max(1);
             return estimate::drawn_wait(people, per_minute);
         }
         let people = (ahead + 1).saturating_sub(self.free_slots()).max(1);
@@ -560,7 +585,11 @@ impl Room {
 
     /// Where a visitor stands: at the place of its ticket, or at the one it got for a dead ticket. The place, and the index it
     /// has in the line.
-    fn find_place(&mut self, visitor: VisitorId, place: Option<Place>) -> Option<(Place, u64)> {
+    pub(super) fn find_place(
+        &mut self,
+        visitor: VisitorId,
+        place: Option<Place>,
+    ) -> Option<(Place, u64)> {
         let returned = self.returned.get(visitor);
         let places = [place, returned].into_iter().flatten();
         let mut found = places.map(|place| (place, self.index_at(place)));
@@ -602,7 +631,7 @@ impl Room {
         }
     }
 
-    fn grace_seconds(&self) -> u16 {
+    pub(super) fn grace_seconds(&self) -> u16 {
         let settings = &self.in_effect.settings;
         let interval = match settings.refresh_interval {
             RefreshInterval::Fixed { seconds } => seconds.get(),
@@ -615,7 +644,7 @@ impl Room {
         u16::try_from(grace).unwrap_or(u16::MAX)
     }
 
-    fn least_refresh_seconds(&self) -> u32 {
+    pub(super) fn least_refresh_seconds(&self) -> u32 {
         match self.in_effect.settings.refresh_interval {
             RefreshInterval::Fixed { seconds } => seconds.get(),
             RefreshInterval::Adaptive { seconds_min, .. } => seconds_min.get(),
@@ -663,6 +692,6 @@ enum QueueFull {
 }
 
 /// Two and a half intervals: one lost check-in makes nobody absent.
-fn present_seconds(refresh_seconds: u32) -> u16 {
+pub(super) fn present_seconds(refresh_seconds: u32) -> u16 {
     u16::try_from((refresh_seconds * 5).div_ceil(2)).unwrap_or(u16::MAX)
 }

@@ -196,6 +196,21 @@ impl Line {
         }
     }
 
+    /// Looks at every block that is due, however far back. For a line whose places are far apart; see `shared`.
+    pub(super) fn advance_all(&mut self, now_s: u32) {
+        self.stepped_s = self.stepped_s.max(now_s);
+        self.step(0, usize::MAX);
+    }
+
+    /// Present waiters by groups of `width` places, a multiple of the block's, without empty groups.
+    pub(super) fn present_by(&self, width: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
+        self.slots.iter().enumerate().filter_map(move |(at, slot)| {
+            let present = slot.block.as_ref()?.present_count();
+            let index = (self.first_block + at as u64) * BLOCK;
+            (present > 0).then_some((index / width, present))
+        })
+    }
+
     fn step(&mut self, from: usize, blocks: usize) {
         let to = from.saturating_add(blocks).min(self.slots.len());
         for at in from..to {

@@ -15,6 +15,7 @@ mod rate;
 mod returned;
 mod sessions;
 pub mod settings;
+pub mod shared;
 mod shuffle;
 pub mod slots;
 mod snapshot;
