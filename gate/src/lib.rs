@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod kernel;
+pub mod page;
 pub mod room;
 pub mod route;
 pub mod ticket;

@@ -1,0 +1,47 @@
+//! English.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minute"),
+        (PluralCategory::Other, "{0} minutes"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} hour"),
+        (PluralCategory::Other, "{0} hours"),
+    ],
+    hours_and_minutes: "{0}, {1}",
+    range: "{0} to {1}",
+    unavailable: "unavailable",
+    not_known_yet: "Not known yet",
+    more_than_a_day: "More than a day",
+    queueing_heading: "You are in line",
+    queueing_lead: "Many people want in right now. You will enter automatically when it is your turn.",
+    random_lead: "Many people want in right now. Visitors are chosen at random, and the longer you wait, the better your chance.",
+    full_heading: "The line is very long",
+    full_lead: "So many people are waiting that we cannot say when your turn will come. You can wait here or come back later.",
+    queue_all_heading: "Entry is paused",
+    queue_all_lead: "Nobody is being let in at the moment. You will enter automatically when it is your turn after entry opens again.",
+    reject_heading: "Closed at the moment",
+    reject_lead: "No visitors are being let in at the moment. Please come back later.",
+    prequeue_heading: "It has not started yet",
+    prequeue_ordered_lead: "You are early. After the start, everyone enters in the order in which they arrived.",
+    prequeue_shuffled_lead: "You are early. At the start, everyone waiting here gets a random place in line.",
+    position_label: "Your position in line",
+    wait_label: "Estimated wait",
+    until_start_label: "Time until the start",
+    until_end_label: "Time until the end",
+    last_updated_label: "Last updated",
+    keep_open: "Please keep this page open. It updates by itself.",
+    connection_lost: "The connection is lost. Trying again…",
+    leave_button: "Leave the line",
+    leave_question: "Leave the line? You will lose your place.",
+    left_heading: "You have left the line",
+    join_again: "Join again",
+    no_answer_heading: "The site is not answering",
+    bad_request_heading: "This request cannot be processed",
+    bad_request_lead: "Something about it is not as it should be. Reloading or clearing this site’s cookies may help.",
+    too_many_heading: "Too many requests",
+    try_again_lead: "Please try again in a moment.",
+};
