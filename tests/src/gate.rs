@@ -62,13 +62,10 @@ fn build() -> PathBuf {
     folder.join("gate")
 }
 
-/// The kernel object beside the built gate, where there is one.
+/// The kernel object that `cargo xtask build-ebpf` left for the gate to embed, where there is one.
 pub fn kernel_object() -> Option<PathBuf> {
-    let target = binary().parent()?.parent()?;
-    ["bpf/gate-ebpf", "gate-ebpf.o"]
-        .iter()
-        .map(|name| target.join(name))
-        .find(|file| file.is_file())
+    let object = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ebpf/gate-ebpf");
+    object.is_file().then_some(object)
 }
 
 /// A running `gate serve`.

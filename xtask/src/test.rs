@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{run, setup};
+use crate::{build_ebpf, run, setup};
 
 /// The profile of the tests and of the gate they start: assertions on, but fast enough for a million simulated visitors.
 pub(crate) const PROFILE: &str = "verify";
@@ -47,11 +47,11 @@ pub(crate) fn run(root: &Path, args: &TestArgs) -> Result<()> {
     report.conclude(begun)
 }
 
-/// The machine's packages. What is missing fails where `CI` is set; elsewhere the tests that need it say so and are skipped.
+/// The machine's packages and the kernel object. What is missing fails where `CI` is set; elsewhere the tests that need it say
+/// so and are skipped.
 fn prepare(root: &Path) -> Result<()> {
     optional("packages", setup::ensure(&setup::FOR_TESTS))?;
-    let _ = root;
-    Ok(())
+    optional("the kernel object", build_ebpf::run(root))
 }
 
 fn optional(what: &str, outcome: Result<()>) -> Result<()> {
