@@ -2,6 +2,7 @@
 //! machines are not comparable; the ratios inside one run are what counts.
 
 mod connections;
+mod core;
 mod gate;
 mod haproxy;
 mod http;
@@ -54,6 +55,8 @@ enum SuiteName {
     Waiting,
     /// Admitted visitors' latency while newcomers storm a full room
     Stampede,
+    /// What a decision and a ticket cost without sockets
+    Core,
     /// Memory of an idle connection
     Connections,
 }
@@ -86,7 +89,7 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> Result<()> {
         if !args.suites.is_empty() && !args.suites.contains(name) {
             continue;
         }
-        let suite = run_suite(*name, &mut lab).with_context(|| format!("suite {name:?}"))?;
+        let suite = run_suite(*name, &mut lab, root).with_context(|| format!("suite {name:?}"))?;
         if !args.json {
             write!(io::stdout(), "{}", report::table(&suite))?;
         }
@@ -98,11 +101,12 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
-fn run_suite(name: SuiteName, lab: &mut Lab) -> Result<Suite> {
+fn run_suite(name: SuiteName, lab: &mut Lab, root: &Path) -> Result<Suite> {
     match name {
         SuiteName::Proxy => proxy::run(lab),
         SuiteName::Waiting => waiting::run(lab),
         SuiteName::Stampede => stampede::run(lab),
+        SuiteName::Core => core::run(lab, root),
         SuiteName::Connections => connections::run(lab),
     }
 }

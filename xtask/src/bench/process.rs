@@ -27,6 +27,8 @@ pub(super) enum Cpus {
     LoadFirst,
     /// The program that is measured.
     Subject,
+    /// Wherever the scheduler puts it.
+    Any,
 }
 
 impl Cpus {
@@ -38,6 +40,7 @@ impl Cpus {
             Self::Load => command.args(["taskset", "-c", "0", program]),
             Self::LoadFirst => command.args(["nice", "-n", "-15", "taskset", "-c", "0", program]),
             Self::Subject => command.args(["taskset", "-c", "1", program]),
+            Self::Any => command.arg(program),
         };
         command
     }
