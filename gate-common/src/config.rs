@@ -1,6 +1,5 @@
 //! The kernel program's parameters: independent words that user space may change while packets flow.
 
-
 use crate::gcra::Rate;
 use crate::word::Word;
 

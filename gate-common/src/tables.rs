@@ -1,6 +1,5 @@
 //! What the maps hold, byte for byte, and the operations the decision needs from them.
 
-
 use crate::config::Config;
 use crate::gcra::{Charge, Rate};
 use crate::sketch::Local;

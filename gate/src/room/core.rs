@@ -312,7 +312,9 @@ impl Room {
         self.count_new_user();
         let enters = match self.door() {
             Door::Open => true,
-            Door::Limited => self.waiters() < self.free_slots() && self.take_slot(),
+            Door::Limited => {
+                self.reaches_a_slot(self.line.next_index(), self.waiters()) && self.take_slot()
+            }
             Door::Gathering => false,
             Door::Rejecting => return self.refuse(QueueFull::No),
         };
@@ -355,7 +357,7 @@ impl Room {
                     QueueingMethod::Random if self.shared.is_some() => counts && self.take_slot(),
                     QueueingMethod::Random => counts && self.draws_a_slot(free),
                     QueueingMethod::Fifo | QueueingMethod::Passthrough | QueueingMethod::Reject => {
-                        ahead < free && self.take_slot()
+                        self.reaches_a_slot(index, ahead) && self.take_slot()
                     }
                 }
             }
@@ -368,6 +370,15 @@ impl Room {
             return self.admit(&candidate);
         }
         self.wait(&candidate, index, place, refresh_seconds)
+    }
+
+    /// Whether the slots that are free reach back to `index`, which has `ahead` waiters before it.
+    fn reaches_a_slot(&mut self, index: u64, ahead: u64) -> bool {
+        let free = self.free_slots();
+        match self.shared {
+            Some(_) => ahead < free,
+            None => !self.line.has_present_before(index, free),
+        }
     }
 
     /// Whether a check-in does anything. Early by a second still counts: whole seconds are all that is known.

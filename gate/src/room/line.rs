@@ -14,9 +14,9 @@ use super::fenwick::RingSums;
 
 const BLOCK: u64 = 512;
 const WORDS: usize = (BLOCK / 64) as usize;
-/// Due blocks looked at in one step, so that no single request pays for a line of millions. The head comes first: the presence of
-/// the first 131,072 waiters is always up to date, that of later ones may lag, and only towards counting an absent waiter
-/// as present.
+/// Due blocks looked at in one step, so that no single request pays for a line of millions. Each second the head comes first;
+/// behind the first 256 blocks in which something is due, an absent waiter may be shown as present a moment longer. Whether
+/// somebody is admitted never depends on that: see [`Line::has_present_before`].
 const BLOCKS_PER_STEP_MAX: usize = 256;
 /// A pause this long between two steps makes the next one look at everything, so that 16-bit times never wrap unseen.
 const PAUSE_SECONDS_MAX: u32 = 60;
@@ -59,7 +59,9 @@ pub(super) struct Line {
     alive: u64,
     grace_seconds: u16,
     stepped_s: u32,
-    /// Where the round over the blocks beyond the head goes on.
+    /// Slots before this one are up to date.
+    exact_slots: usize,
+    /// Where the round over the blocks behind them goes on.
     cursor: usize,
 }
 
@@ -137,6 +139,7 @@ impl Line {
             alive: 0,
             grace_seconds: u16::MAX,
             stepped_s: now_s,
+            exact_slots: usize::MAX,
             cursor: 0,
         }
     }
@@ -167,10 +170,11 @@ impl Line {
 
     /// Lets time pass. `grace_seconds` holds for those already absent as well.
     pub(super) fn advance(&mut self, now_s: u32, grace_seconds: u16) {
+        let mut changed = false;
         if grace_seconds != self.grace_seconds {
             self.grace_seconds = grace_seconds;
-            self.due_s.iter_mut().for_each(|due| *due = 0);
-            self.step(0, BLOCKS_PER_STEP_MAX);
+            self.make_all_due();
+            changed = true;
         }
         let pause = now_s.saturating_sub(self.stepped_s);
         self.stepped_s = self.stepped_s.max(now_s);
@@ -178,28 +182,31 @@ impl Line {
             self.clear();
             return;
         }
-        if pause > PAUSE_SECONDS_MAX {
-            self.step(0, usize::MAX);
-        } else if pause > 0 {
-            self.step(0, BLOCKS_PER_STEP_MAX);
+        if pause > 0 || changed {
+            let blocks = if pause > PAUSE_SECONDS_MAX {
+                usize::MAX
+            } else {
+                BLOCKS_PER_STEP_MAX
+            };
+            self.exact_slots = self.step(0, blocks);
+            self.drop_empty_head();
         }
         // The rest of a long line, a part in every call, round and round.
-        if self.slots.len() > BLOCKS_PER_STEP_MAX {
-            if self.cursor >= self.slots.len() {
-                self.cursor = BLOCKS_PER_STEP_MAX;
-            }
-            self.step(self.cursor, BLOCKS_PER_STEP_MAX);
-            self.cursor += BLOCKS_PER_STEP_MAX;
-        }
-        if pause > 0 {
-            self.drop_empty_head();
+        if self.exact_slots < self.slots.len() {
+            let from = self.cursor.max(self.exact_slots);
+            let reached = self.step(from, BLOCKS_PER_STEP_MAX);
+            self.cursor = if reached < self.slots.len() {
+                reached
+            } else {
+                0
+            };
         }
     }
 
     /// Looks at every block that is due, however far back. For a line whose places are far apart; see `shared`.
     pub(super) fn advance_all(&mut self, now_s: u32) {
         self.stepped_s = self.stepped_s.max(now_s);
-        self.step(0, usize::MAX);
+        self.exact_slots = self.step(0, usize::MAX);
     }
 
     /// Present waiters by groups of `width` places, a multiple of the block's, without empty groups.
@@ -211,13 +218,28 @@ impl Line {
         })
     }
 
-    fn step(&mut self, from: usize, blocks: usize) {
-        let to = from.saturating_add(blocks).min(self.slots.len());
-        for at in from..to {
+    fn make_all_due(&mut self) {
+        for (due, slot) in self.due_s.iter_mut().zip(&self.slots) {
+            if slot.block.is_some() {
+                *due = 0;
+            }
+        }
+    }
+
+    /// Looks at due slots from `from` on, at most `blocks` of them. Returns the first slot it did not reach, or the largest
+    /// number when it reached all.
+    fn step(&mut self, from: usize, blocks: usize) -> usize {
+        let mut left = blocks;
+        for at in from..self.slots.len() {
             if self.due_s[at] <= self.stepped_s {
+                if left == 0 {
+                    return at;
+                }
+                left -= 1;
                 self.sweep(at, self.stepped_s);
             }
         }
+        usize::MAX
     }
 
     /// A new waiter at the end of the line, present from now on. Returns its index.
@@ -280,6 +302,21 @@ impl Line {
         }
     }
 
+    /// Whether at least `count` present waiters have a smaller index; exact however long the line is. Where the head alone does
+    /// not answer it, everything up to the index is brought up to date, which happens once a second at most.
+    pub(super) fn has_present_before(&mut self, index: u64, count: u64) -> bool {
+        let number = index / BLOCK;
+        let exact_end = self.first_block.saturating_add(self.exact_slots as u64);
+        if number < exact_end {
+            return self.present_before(index) >= count;
+        }
+        if self.present.sum(self.first_block, exact_end) >= count {
+            return true;
+        }
+        self.exact_slots = self.step(0, usize::MAX);
+        self.present_before(index) >= count
+    }
+
     /// Present waiters with a smaller index.
     pub(super) fn present_before(&self, index: u64) -> u64 {
         let number = index / BLOCK;
@@ -327,8 +364,8 @@ impl Line {
 
     /// Looks at everything, after waiters were placed with times of the past.
     fn settle(&mut self) {
-        self.due_s.iter_mut().for_each(|due| *due = 0);
-        self.step(0, usize::MAX);
+        self.make_all_due();
+        self.exact_slots = self.step(0, usize::MAX);
     }
 
     fn place(&mut self, index: u64, check_in_s: u32, present_seconds: u16) {
@@ -382,6 +419,9 @@ impl Line {
             self.slots.pop_front();
             self.due_s.pop_front();
             self.first_block += 1;
+            if self.exact_slots != usize::MAX {
+                self.exact_slots = self.exact_slots.saturating_sub(1);
+            }
         }
         if self.slots.is_empty() {
             self.first_block = tail_block;
@@ -394,6 +434,7 @@ impl Line {
         self.first_block = self.next / BLOCK;
         self.present = RingSums::default();
         self.alive = 0;
+        self.exact_slots = usize::MAX;
         self.cursor = 0;
     }
 
@@ -416,6 +457,7 @@ impl Line {
             self.slots.push_front(Slot::default());
             self.due_s.push_front(NEVER);
             self.first_block -= 1;
+            self.exact_slots = self.exact_slots.saturating_add(1);
         }
         while self.first_block + self.slots.len() as u64 <= number {
             self.slots.push_back(Slot::default());
