@@ -1,6 +1,10 @@
 //! A room under a simulated world, checked after every step against a shadow that counts in another way.
 //!
 //! Seeds are fixed; `GATE_SIM_SEED=N` runs another one. A failure names its seed.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a failed step is a failed test, helpers included"
+)]
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
