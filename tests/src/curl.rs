@@ -57,6 +57,11 @@ impl Curl {
         self
     }
 
+    /// Where it connects to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// The cookie jar's file, in Netscape format.
     pub fn jar(&self) -> PathBuf {
         self.folder.path().join("jar")

@@ -26,4 +26,4 @@ pub use gate::Gate;
 pub use need::Need;
 pub use nginx::Nginx;
 pub use process::Process;
-pub use wait::{DEADLINE, until};
+pub use wait::{DEADLINE, Stopwatch, until};

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -52,36 +53,23 @@ impl Nginx {
     /// Where nginx does not start.
     #[track_caller]
     pub fn with(server: &str) -> Self {
-        let program =
-            need::command("nginx").expect("nginx: ask for Need::Command(\"nginx\") first");
         let folder = tempfile::tempdir().expect("a temporary folder");
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
         let at = folder.path();
         let configuration = configuration(&at.display().to_string(), address, server);
-        let file = at.join("nginx.conf");
-        fs::write(&file, configuration).expect("its configuration");
-        let words = [
-            "-p",
-            at.to_str().expect("a path"),
-            "-e",
-            "stderr",
-            "-c",
-            file.to_str().expect("a path"),
-        ];
-        let mut nginx = Self {
-            process: Process::start(&program, &words),
+        fs::write(at.join("nginx.conf"), configuration).expect("its configuration");
+        let process = launch(at, address);
+        Self {
+            process,
             address,
             folder,
-        };
-        until("nginx accepts connections", DEADLINE, || {
-            assert!(
-                nginx.process.is_running(),
-                "nginx ended: {}",
-                nginx.process.log()
-            );
-            std::net::TcpStream::connect(address).ok()
-        });
-        nginx
+        }
+    }
+
+    /// Starts it again where it was.
+    #[track_caller]
+    pub fn start_again(&mut self) {
+        self.process = launch(self.folder.path(), self.address);
     }
 
     /// Where it listens.
@@ -117,6 +105,19 @@ impl Nginx {
         self.process.signal(rustix::process::Signal::TERM);
         self.process.wait(Duration::from_secs(10));
     }
+}
+
+#[track_caller]
+fn launch(folder: &Path, address: SocketAddr) -> Process {
+    let program = need::command("nginx").expect("nginx: ask for Need::Command(\"nginx\") first");
+    let prefix = folder.display().to_string();
+    let words = ["-p", &prefix, "-e", "stderr", "-c", "nginx.conf"];
+    let mut process = Process::start(&program, &words);
+    until("nginx accepts connections", DEADLINE, || {
+        assert!(process.is_running(), "nginx ended: {}", process.log());
+        std::net::TcpStream::connect(address).ok()
+    });
+    process
 }
 
 fn configuration(folder: &str, address: SocketAddr, server: &str) -> String {

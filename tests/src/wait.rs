@@ -24,3 +24,19 @@ pub fn until<T>(what: &str, deadline: Duration, mut found: impl FnMut() -> Optio
         thread::sleep(PAUSE);
     }
 }
+
+/// Real time since a moment of the test.
+#[derive(Clone, Copy, Debug)]
+pub struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Starts now.
+    pub fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// What has passed.
+    pub fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}

@@ -13,7 +13,9 @@
 
 mod bench;
 mod build_ebpf;
+mod child;
 mod ci;
+mod demo;
 mod run;
 mod setup;
 mod test;
@@ -35,6 +37,8 @@ struct Cli {
 enum Command {
     /// Builds the kernel object that gate embeds, after setting up what the BPF target needs
     BuildEbpf,
+    /// Shows a waiting room at work: a small shop, a gate, and visitors who want in
+    Demo(demo::DemoArgs),
     /// Runs every test, after setting up what they need
     Test(test::TestArgs),
     /// Measures the gate beside nginx and HAProxy and prints ratios
@@ -54,6 +58,7 @@ fn root() -> PathBuf {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::BuildEbpf => build_ebpf::run(&root()),
+        Command::Demo(args) => demo::run(&root(), &args),
         Command::Test(args) => test::run(&root(), &args),
         Command::Bench(args) => bench::run(&root(), &args),
         Command::Tidy => tidy::run(&root()),
