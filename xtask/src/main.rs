@@ -43,6 +43,12 @@ enum Command {
     Test(test::TestArgs),
     /// Measures the gate beside nginx and HAProxy and prints ratios
     Bench(bench::BenchArgs),
+    /// A client of the benchmark
+    #[command(hide = true)]
+    BenchFlood(bench::packets::FloodArgs),
+    /// Another client of the benchmark
+    #[command(hide = true)]
+    BenchVisit(bench::packets::VisitArgs),
     /// Checks what the compiler does not: headers, SAFETY comments, sizes, the README's tables
     Tidy,
     /// Runs what has to pass before a change lands
@@ -61,6 +67,8 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&root(), &args),
         Command::Test(args) => test::run(&root(), &args),
         Command::Bench(args) => bench::run(&root(), &args),
+        Command::BenchFlood(args) => bench::packets::flood(&args),
+        Command::BenchVisit(args) => bench::packets::visit(&args),
         Command::Tidy => tidy::run(&root()),
         Command::Ci => ci::run(&root()),
     };

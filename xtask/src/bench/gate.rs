@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::http::Client;
 use super::lab::{Lab, write};
+use super::namespace;
 use super::process::{Cpus, Process, free_address};
 
 /// How many visitors a room lets in.
@@ -17,6 +18,26 @@ pub(super) enum Users {
     ManyMore,
     /// So few that it fills.
     AtMost(u32),
+}
+
+/// How a gate is started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GatePlan<'a> {
+    pub(super) name: &'a str,
+    pub(super) listen: SocketAddr,
+    pub(super) origin: SocketAddr,
+    pub(super) users: Users,
+    pub(super) cpus: Cpus,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) xdp: Xdp<'a>,
+}
+
+/// The kernel part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Xdp<'a> {
+    Off,
+    /// Refuses sources over their rate on this interface.
+    Enforce(&'a str),
 }
 
 /// A running gate and where it accepts.
@@ -39,18 +60,41 @@ impl Gate {
         users: Users,
         cpus: Cpus,
     ) -> Result<Self> {
-        let home = lab.fresh_dir(name)?;
-        let address = free_address()?;
-        let users = match users {
+        let plan = GatePlan {
+            name,
+            listen: free_address()?,
+            origin,
+            users,
+            cpus,
+            namespace: None,
+            xdp: Xdp::Off,
+        };
+        let mut gate = Self::start_with(lab, &plan)?;
+        gate.process.wait_for(plan.listen)?;
+        Ok(gate)
+    }
+
+    /// As the plan says. In a namespace, waits for the gate's word that it accepts.
+    ///
+    /// # Errors
+    ///
+    /// Where the gate does not start.
+    pub(super) fn start_with(lab: &Lab, plan: &GatePlan<'_>) -> Result<Self> {
+        let home = lab.fresh_dir(plan.name)?;
+        let users = match plan.users {
             Users::ManyMore => 1_000_000,
             Users::AtMost(users) => users,
         }
         .to_string();
-        let mut command = cpus.command(&lab.gate.display().to_string());
+        let program = lab.gate.display().to_string();
+        let mut command = match plan.namespace {
+            None => plan.cpus.command(&program),
+            Some(name) => namespace::command(name, plan.cpus, &program),
+        };
         command
             .current_dir(&home)
-            .args(["serve", "--listen", &address.to_string()])
-            .args(["--origin", &format!("http://{origin}")])
+            .args(["serve", "--listen", &plan.listen.to_string()])
+            .args(["--origin", &format!("http://{}", plan.origin)])
             .args([
                 "--total-active-users",
                 &users,
@@ -58,9 +102,17 @@ impl Gate {
                 &users,
             ])
             .args(["--session-duration", "30"]);
-        let mut process = Process::start(name, command, &home.join("log"))?;
-        process.wait_for(address)?;
-        Ok(Self { process, address })
+        if let Xdp::Enforce(interface) = plan.xdp {
+            command.args(["--interface", interface, "--xdp", "enforce"]);
+        }
+        let mut process = Process::start(plan.name, command, &home.join("log"))?;
+        if plan.namespace.is_some() {
+            process.wait_for_log(&plan.listen.to_string())?;
+        }
+        Ok(Self {
+            process,
+            address: plan.listen,
+        })
     }
 
     /// Visits `path` as `count` new visitors and keeps the cookie that each was given, one per line.

@@ -45,9 +45,18 @@ impl Client {
     ///
     /// Where the address does not accept.
     pub(super) fn connect(address: SocketAddr) -> Result<Self> {
-        let stream =
-            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        Self::connect_within(address, TIMEOUT)
+    }
+
+    /// The same with another limit for the connection and for each answer.
+    ///
+    /// # Errors
+    ///
+    /// Where the address does not accept in time.
+    pub(super) fn connect_within(address: SocketAddr, timeout: Duration) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, timeout)
+            .with_context(|| format!("cannot connect to {address}"))?;
+        stream.set_read_timeout(Some(timeout))?;
         stream.set_nodelay(true)?;
         Ok(Self {
             stream: BufReader::new(stream),

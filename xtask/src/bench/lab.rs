@@ -54,6 +54,8 @@ pub(super) struct Lab {
     pub effort: Effort,
     /// The gate to measure.
     pub gate: PathBuf,
+    /// What measures the kernel program by itself; `None` where it is not built.
+    pub(super) kernel_tool: Option<PathBuf>,
     other_cpus: Vec<f64>,
 }
 
@@ -93,6 +95,7 @@ impl Lab {
             dir,
             effort,
             gate,
+            kernel_tool: None,
             other_cpus: Vec::new(),
         }
     }

@@ -3,13 +3,16 @@
 
 mod connections;
 mod core;
+mod flood;
 mod gate;
 mod haproxy;
 mod http;
 mod lab;
 mod load;
 mod measure;
+mod namespace;
 mod nginx;
+pub(crate) mod packets;
 mod process;
 mod proxy;
 mod report;
@@ -55,6 +58,8 @@ enum SuiteName {
     Waiting,
     /// Admitted visitors' latency while newcomers storm a full room
     Stampede,
+    /// SYNs from one and many sources, against nftables and no filter
+    Flood,
     /// What a decision and a ticket cost without sockets
     Core,
     /// Memory of an idle connection
@@ -106,6 +111,7 @@ fn run_suite(name: SuiteName, lab: &mut Lab, root: &Path) -> Result<Suite> {
         SuiteName::Proxy => proxy::run(lab),
         SuiteName::Waiting => waiting::run(lab),
         SuiteName::Stampede => stampede::run(lab),
+        SuiteName::Flood => flood::run(lab),
         SuiteName::Core => core::run(lab, root),
         SuiteName::Connections => connections::run(lab),
     }

@@ -1,11 +1,13 @@
 //! nginx: the origin, a plain reverse proxy, and its nearest thing to a waiting room (`limit_req`).
 
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::lab::write;
+use super::namespace;
 use super::process::{Cpus, Process, free_address};
 
 /// The least that serves the connections of every suite.
@@ -27,15 +29,28 @@ impl Nginx {
     ///
     /// Where nginx does not start.
     pub(super) fn origin(dir: &Path, cpus: Cpus) -> Result<Self> {
-        let www = dir.join("www");
-        std::fs::create_dir_all(&www)?;
-        write(&www.join("1k"), vec![b'x'; 1024])?;
-        write(&www.join("64k"), vec![b'x'; 64 * 1024])?;
-        let server = format!(
-            "root {}; default_type text/html; open_file_cache max=10; open_file_cache_valid 1h;",
-            www.display()
-        );
-        Self::start("origin", dir, cpus, "", &server)
+        Self::start("origin", dir, cpus, "", &origin_server(dir)?)
+    }
+
+    /// The same in a namespace.
+    ///
+    /// # Errors
+    ///
+    /// Where nginx does not start.
+    pub(super) fn origin_in(namespace: &str, address: SocketAddr, dir: &Path) -> Result<Process> {
+        let home = dir.join("origin");
+        std::fs::create_dir_all(&home)?;
+        let arguments = arguments(&home, address, "", &origin_server(dir)?)?;
+        let mut command = namespace::command(namespace, Cpus::Load, "nginx");
+        command.args(arguments);
+        let process = Process::start("origin", command, &home.join("log"))?;
+        for _ in 0..100 {
+            if home.join("pid").exists() {
+                return Ok(process);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        bail!("the origin does not start in {namespace}")
     }
 
     /// A reverse proxy in front of `origin`, and nothing else.
@@ -94,30 +109,49 @@ impl Nginx {
         let address = free_address()?;
         let home = dir.join(name);
         std::fs::create_dir_all(&home)?;
-        let home_shown = home.display();
-        let config = format!(
-            "daemon off; user root; worker_processes 1; pid {home_shown}/pid; error_log stderr crit;\n\
-             events {{ worker_connections {WORKER_CONNECTIONS}; }}\n\
-             http {{\n\
-             access_log off; sendfile on; tcp_nodelay on; keepalive_timeout 1h; keepalive_requests 1000000000;\n\
-             client_body_temp_path {home_shown}/b; proxy_temp_path {home_shown}/p; fastcgi_temp_path {home_shown}/f;\n\
-             uwsgi_temp_path {home_shown}/u; scgi_temp_path {home_shown}/s;\n\
-             {http}\n\
-             server {{ listen {address} backlog=4096;\n{server}\n}}\n}}\n"
-        );
-        let path = home.join("nginx.conf");
-        write(&path, config)?;
         let mut command = cpus.command("nginx");
-        command
-            .arg("-c")
-            .arg(&path)
-            .arg("-p")
-            .arg(&home)
-            .args(["-e", "stderr"]);
+        command.args(arguments(&home, address, http, server)?);
         let mut process = Process::start(name, command, &home.join("log"))?;
         process.wait_for(address)?;
         Ok(Self { process, address })
     }
+}
+
+fn origin_server(dir: &Path) -> Result<String> {
+    let www = dir.join("www");
+    std::fs::create_dir_all(&www)?;
+    write(&www.join("1k"), vec![b'x'; 1024])?;
+    write(&www.join("64k"), vec![b'x'; 64 * 1024])?;
+    Ok(format!(
+        "root {}; default_type text/html; open_file_cache max=10; open_file_cache_valid 1h;",
+        www.display()
+    ))
+}
+
+/// Writes the configuration into `home` and returns the command line that uses it.
+fn arguments(home: &Path, address: SocketAddr, http: &str, server: &str) -> Result<Vec<OsString>> {
+    let shown = home.display();
+    let config = format!(
+        "daemon off; user root; worker_processes 1; pid {shown}/pid; error_log stderr crit;\n\
+         events {{ worker_connections {WORKER_CONNECTIONS}; }}\n\
+         http {{\n\
+         access_log off; sendfile on; tcp_nodelay on; keepalive_timeout 1h; keepalive_requests 1000000000;\n\
+         client_body_temp_path {shown}/b; proxy_temp_path {shown}/p; fastcgi_temp_path {shown}/f;\n\
+         uwsgi_temp_path {shown}/u; scgi_temp_path {shown}/s;\n\
+         {http}\n\
+         server {{ listen {address} backlog=4096;\n{server}\n}}\n}}\n"
+    );
+    let path = home.join("nginx.conf");
+    write(&path, config)?;
+    let words: [&OsStr; 6] = [
+        "-c".as_ref(),
+        path.as_ref(),
+        "-p".as_ref(),
+        home.as_ref(),
+        "-e".as_ref(),
+        "stderr".as_ref(),
+    ];
+    Ok(words.map(OsStr::to_owned).to_vec())
 }
 
 /// What an answer to a waiting visitor is made of, for those who answer the same bytes.

@@ -102,6 +102,28 @@ impl Process {
         )
     }
 
+    /// Waits until the program has logged `text`.
+    ///
+    /// # Errors
+    ///
+    /// Where the program ends or the time is over first; the message carries the end of its log.
+    pub(super) fn wait_for_log(&mut self, text: &str) -> Result<()> {
+        for _ in 0..START_POLLS_MAX {
+            if fs::read_to_string(&self.log).is_ok_and(|log| log.contains(text)) {
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!(
+                    "{} ended ({status}) before it was ready: {}",
+                    self.name,
+                    self.log_end()
+                );
+            }
+            thread::sleep(POLL);
+        }
+        bail!("{} does not say {text:?}: {}", self.name, self.log_end())
+    }
+
     /// The process and all its descendants.
     pub(super) fn ids(&self) -> Vec<u32> {
         let mut ids = vec![self.child.id()];
