@@ -1,6 +1,7 @@
 //! A room under a simulated world, checked after every step against a shadow that counts in another way.
 //!
 //! Seeds are fixed; `GATE_SIM_SEED=N` runs another one. A failure names its seed.
+#![allow(clippy::print_stdout, reason = "a simulation reports what it found")]
 #![allow(
     clippy::unwrap_used,
     reason = "a failed step is a failed test, helpers included"
@@ -10,15 +11,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 use gate::room::{
-    Admission, Decision, Event, Limits, Millis, Operation, Overrides, Plan, PrequeueOrder, Room,
-    SavedRoom, SessionDuration, Settings, Ticket, VisitorId, WaitTime,
+    Admission, AdmissionPacing, Decision, Event, Limits, Millis, Operation, Overrides, Plan,
+    PrequeueOrder, QueueingMethod, RefreshInterval, Room, SavedRoom, SessionDuration, Settings,
+    Ticket, VisitorId, WaitTime,
 };
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 
 const START: Millis = Millis::new(1_750_000_000_000);
-const REFRESH_MILLIS: u64 = 20_000;
-const PRESENT_SECONDS: u64 = 50;
 const GRACE_SECONDS: u64 = 300;
 /// Up to here the position shown is never out of date, however sparse the places of the head are in these runs.
 const EXACT_POSITIONS: u64 = 16_384;
@@ -74,8 +74,8 @@ impl ShadowLine {
         }
     }
 
-    fn check_in(&mut self, place: u64, now_s: u64) {
-        let until = now_s + PRESENT_SECONDS;
+    fn check_in(&mut self, place: u64, now_s: u64, refresh_seconds: u32) {
+        let until = now_s + (u64::from(refresh_seconds) * 5).div_ceil(2);
         if self.present_until_s.insert(place, until).is_none() {
             self.change(place, 1);
         }
@@ -174,10 +174,22 @@ struct Findings {
     idle_slot_millis: u64,
     slot_millis: u64,
     peak_waiting: u64,
+    /// Requests of people who waited, admitting ones included.
+    check_ins: u64,
+    /// Minutes waited by those admitted, in the order of admission.
+    waits_minutes: Vec<f64>,
+}
+
+/// What the rules say about who is next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Arrival,
+    Lot,
 }
 
 struct World {
     seed: u64,
+    order: Order,
     rng: Pcg64Mcg,
     room: Room,
     shadow: Shadow,
@@ -192,6 +204,12 @@ impl World {
         let settings = *plan.settings();
         Self {
             seed,
+            order: match settings.queueing_method {
+                QueueingMethod::Random => Order::Lot,
+                QueueingMethod::Fifo | QueueingMethod::Passthrough | QueueingMethod::Reject => {
+                    Order::Arrival
+                }
+            },
             rng: Pcg64Mcg::seed_from_u64(seed),
             room: Room::new(plan, seed, START),
             shadow: Shadow {
@@ -243,6 +261,9 @@ impl World {
         self.shadow.advance(self.now);
         self.findings.steps += 1;
         let person = self.people[index as usize];
+        if matches!(person.ticket, Some(Ticket::Waiting(_))) {
+            self.findings.check_ins += 1;
+        }
         let decision = self.room.check_in(shown, person.ticket);
         self.check(&person, &decision);
         self.follow(index, person, decision);
@@ -282,9 +303,13 @@ impl World {
                     }
                     Some(Ticket::Session(_)) | None => self.shadow.line.present,
                 };
+                let passed = match self.order {
+                    Order::Arrival => ahead,
+                    Order::Lot => 0,
+                };
                 assert!(
-                    ahead < free,
-                    "seed {seed}: {ahead} present waiters ahead and {free} slots, yet admitted"
+                    passed < free,
+                    "seed {seed}: {passed} present waiters ahead and {free} slots, yet admitted"
                 );
                 self.shadow.admit(session.visitor, self.now);
                 self.findings.admitted += 1;
@@ -292,16 +317,25 @@ impl World {
             Decision::Wait { ticket, view, .. } => {
                 assert!(!had_session, "seed {seed}: an active user was queued");
                 let ahead = self.shadow.line.before(ticket.place.0);
+                let wanted = match self.order {
+                    Order::Arrival => ahead,
+                    Order::Lot => self.shadow.line.present,
+                };
                 assert!(
-                    ahead >= free,
-                    "seed {seed}: {ahead} present waiters ahead and {free} slots, yet queued"
+                    wanted >= free,
+                    "seed {seed}: {wanted} present waiters for {free} slots, yet queued"
                 );
                 if ticket.last_check_in == self.now {
-                    self.shadow
-                        .line
-                        .check_in(ticket.place.0, self.now.as_secs());
+                    self.shadow.line.check_in(
+                        ticket.place.0,
+                        self.now.as_secs(),
+                        view.refresh_interval_seconds,
+                    );
                 }
-                let position = view.position.unwrap();
+                let Some(position) = view.position else {
+                    assert_eq!(self.order, Order::Lot, "seed {seed}");
+                    return;
+                };
                 // Far back, an absent waiter may count for a moment longer.
                 if ahead < EXACT_POSITIONS {
                     assert_eq!(position, ahead + 1, "seed {seed}");
@@ -391,7 +425,8 @@ impl World {
                     // Reloads impatiently.
                     Some(now + self.rng.random_range(0..2_000))
                 } else {
-                    Some(now + REFRESH_MILLIS + self.rng.random_range(0..1_000))
+                    let refresh_millis = u64::from(view.refresh_interval_seconds) * 1000;
+                    Some(now + refresh_millis + self.rng.random_range(0..1_000))
                 }
             }
             Decision::Refuse { .. } | Decision::Bypass => None,
@@ -408,6 +443,7 @@ impl World {
         }
         self.findings.waited += 1;
         let waited = self.now.millis_since(person.joined_at) as f64 / 60_000.0;
+        self.findings.waits_minutes.push(waited);
         let promised = f64::from(person.promised_minutes);
         self.findings
             .estimate_errors_percent
@@ -421,7 +457,7 @@ impl World {
         let at = |part: usize| errors.get(errors.len() * part / 100).copied();
         println!(
             "{name}: seed {}, {} steps, {} admitted, {} of them after waiting, at most {} waiting; \
-             estimate error p50 {:.0} %, p90 {:.0} %; {:.2} % of slot time idle while people waited",
+             estimate error p50 {:.0} %, p90 {:.0} %; {:.2} % of slot time idle while people waited; {:.1} check-ins a waiter",
             self.seed,
             findings.steps,
             findings.admitted,
@@ -430,6 +466,7 @@ impl World {
             at(50).unwrap_or(0.0),
             at(90).unwrap_or(0.0),
             100.0 * findings.idle_slot_millis as f64 / findings.slot_millis.max(1) as f64,
+            findings.check_ins as f64 / findings.waited.max(1) as f64,
         );
     }
 }
@@ -567,11 +604,8 @@ fn an_event_changes_the_limits_while_it_lasts() {
         let at = world.rng.random_range(0..1_800_000);
         world.arrive(START.plus_millis(at));
     }
-    loop {
-        let at = match world.agenda.peek() {
-            Some(&Reverse((at, _))) => Millis::new(at).max(world.now),
-            None => break,
-        };
+    while let Some(&Reverse((at, _))) = world.agenda.peek() {
+        let at = Millis::new(at).max(world.now);
         // The admissions of the minute before may exceed a lower limit; they only leave no slot.
         let per_minute = if from <= at && at < to { 10 } else { 30 };
         world.room.status(at);
@@ -590,4 +624,89 @@ fn an_event_changes_the_limits_while_it_lasts() {
         world.step();
     }
     world.report("an event");
+}
+
+/// Half an hour of more people than fit, with this room.
+fn a_crowd(name: &str, settings: Settings, seed: u64) -> Findings {
+    let mut world = World::new(seed, Plan::new_without_events(settings), 20_000);
+    for _ in 0..12_000 {
+        let at = world.rng.random_range(0..1_800_000);
+        world.arrive(START.plus_millis(at));
+    }
+    while world.step() {}
+    world.report(name);
+    world.findings
+}
+
+/// Sooner at the head, later far back: slots idle less and far fewer requests come in.
+#[test]
+fn an_adaptive_interval_saves_slots_and_requests() {
+    let seed = seed(9);
+    let fixed = settings(600, 200, 3);
+    let adaptive = Settings {
+        refresh_interval: RefreshInterval::ADAPTIVE_DEFAULT,
+        ..fixed
+    };
+    let fixed = a_crowd("refresh every 20 s", fixed, seed);
+    let adaptive = a_crowd("adaptive refresh", adaptive, seed);
+    let idle = |f: &Findings| f.idle_slot_millis as f64 / f.slot_millis as f64;
+    let load = |f: &Findings| f.check_ins as f64 / f.waited as f64;
+    assert!(idle(&adaptive) < idle(&fixed), "seed {seed}");
+    assert!(load(&adaptive) < load(&fixed), "seed {seed}");
+}
+
+/// By lot the limits hold just the same, slots are filled, and nobody's wait is without end.
+#[test]
+fn a_lottery_keeps_the_limits_and_fills_its_slots() {
+    let seed = seed(10);
+    let by_lot = Settings {
+        queueing_method: QueueingMethod::Random,
+        ..settings(600, 200, 3)
+    };
+    let found = a_crowd("by lot", by_lot, seed);
+    let in_order = a_crowd("in order", settings(600, 200, 3), seed);
+    let spread = |f: &Findings| {
+        let mut waits = f.waits_minutes.clone();
+        waits.sort_by(f64::total_cmp);
+        waits[waits.len() * 9 / 10] - waits[waits.len() / 10]
+    };
+    assert!(
+        spread(&found) > spread(&in_order),
+        "seed {seed}: a lot is not an order"
+    );
+    let idle = found.idle_slot_millis as f64 / found.slot_millis as f64;
+    assert!(idle < 0.2, "seed {seed}: {idle}");
+}
+
+/// Smooth pacing spreads a minute's budget: no second sees more than its share and one.
+#[test]
+fn smooth_pacing_admits_evenly() {
+    let seed = seed(11);
+    let smooth = Settings {
+        admission_pacing: AdmissionPacing::Smooth,
+        ..settings(600, 300, 3)
+    };
+    let mut room = Room::new(Plan::new_without_events(smooth), seed, START);
+    let mut per_second = [0_u32; 120];
+    for milli in (0..120_000_u64).step_by(20) {
+        let decision = room.check_in(START.plus_millis(milli), None);
+        if matches!(decision, Decision::Admit { .. }) {
+            per_second[(milli / 1000) as usize] += 1;
+        }
+        if let Decision::Wait { ticket, .. } = decision {
+            room.leave(START.plus_millis(milli), Ticket::Waiting(ticket));
+        }
+    }
+    // The first second has its saved-up share as well, which the rolling minute takes back at its end.
+    assert!(per_second[0] <= 10, "{per_second:?}");
+    assert!(
+        per_second[1..58]
+            .iter()
+            .all(|count| (4..=6).contains(count)),
+        "{per_second:?}"
+    );
+    assert!(
+        per_second[60..].iter().all(|count| *count <= 6),
+        "{per_second:?}"
+    );
 }
