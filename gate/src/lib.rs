@@ -8,4 +8,5 @@ pub mod kernel;
 pub mod page;
 pub mod room;
 pub mod route;
+pub mod state;
 pub mod ticket;
