@@ -14,7 +14,44 @@ use writeable::Writeable;
 
 use super::language::Language;
 
+mod ar;
+mod bg;
+mod cs;
+mod da;
+mod de;
+mod el;
 mod en;
+mod es;
+mod fa;
+mod fi;
+mod fr;
+mod he;
+mod hi;
+mod hr;
+mod hu;
+mod id;
+mod it;
+mod ja;
+mod ko;
+mod lt;
+mod ms;
+mod nb;
+mod nl;
+mod pl;
+mod pt_br;
+mod ro;
+mod ru;
+mod sk;
+mod sl;
+mod sr;
+mod sv;
+mod th;
+mod tl;
+mod tr;
+mod uk;
+mod vi;
+mod zh_cn;
+mod zh_tw;
 
 /// The forms of a unit by plural category, each with `{0}` where the number goes (or without, where the language has a word
 /// for one or two of it). The last is the form for everything not named.
@@ -179,6 +216,48 @@ fn fill_two(
     out.push_str(after);
 }
 
-fn texts_of(_language: Language) -> &'static Texts {
-    &en::TEXTS
+const fn texts_of(language: Language) -> &'static Texts {
+    match language {
+        Language::EnUs => &en::TEXTS,
+        Language::EsEs => &es::TEXTS,
+        Language::DeDe => &de::TEXTS,
+        Language::FrFr => &fr::TEXTS,
+        Language::ItIt => &it::TEXTS,
+        Language::JaJp => &ja::TEXTS,
+        Language::KoKr => &ko::TEXTS,
+        Language::PtBr => &pt_br::TEXTS,
+        Language::ZhCn => &zh_cn::TEXTS,
+        Language::ZhTw => &zh_tw::TEXTS,
+        Language::NlNl => &nl::TEXTS,
+        Language::PlPl => &pl::TEXTS,
+        Language::IdId => &id::TEXTS,
+        Language::TrTr => &tr::TEXTS,
+        Language::ArEg => &ar::TEXTS,
+        Language::RuRu => &ru::TEXTS,
+        Language::FaIr => &fa::TEXTS,
+        Language::BgBg => &bg::TEXTS,
+        Language::HrHr => &hr::TEXTS,
+        Language::CsCz => &cs::TEXTS,
+        Language::DaDk => &da::TEXTS,
+        Language::FiFi => &fi::TEXTS,
+        Language::LtLt => &lt::TEXTS,
+        Language::MsMy => &ms::TEXTS,
+        Language::NbNo => &nb::TEXTS,
+        Language::RoRo => &ro::TEXTS,
+        Language::ElGr => &el::TEXTS,
+        Language::HeIl => &he::TEXTS,
+        Language::HiIn => &hi::TEXTS,
+        Language::HuHu => &hu::TEXTS,
+        Language::SrBa => &sr::TEXTS,
+        Language::SkSk => &sk::TEXTS,
+        Language::SlSi => &sl::TEXTS,
+        Language::SvSe => &sv::TEXTS,
+        Language::TlPh => &tl::TEXTS,
+        Language::ThTh => &th::TEXTS,
+        Language::UkUa => &uk::TEXTS,
+        Language::ViVn => &vi::TEXTS,
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,47 @@
+//! Danish.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minut"),
+        (PluralCategory::Other, "{0} minutter"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} time"),
+        (PluralCategory::Other, "{0} timer"),
+    ],
+    hours_and_minutes: "{0} og {1}",
+    range: "{0} til {1}",
+    unavailable: "ikke tilgængelig",
+    not_known_yet: "Kendes ikke endnu",
+    more_than_a_day: "Mere end et døgn",
+    queueing_heading: "Du står i kø",
+    queueing_lead: "Der er mange besøgende lige nu. Du kommer automatisk ind, når det er din tur.",
+    random_lead: "Der er mange besøgende lige nu. Det afgøres ved lodtrækning, hvem der kommer ind; jo længere du venter, jo større er din chance.",
+    full_heading: "Køen er meget lang",
+    full_lead: "Der venter så mange, at vi ikke kan sige, hvornår det bliver din tur. Du kan vente her eller komme tilbage senere.",
+    queue_all_heading: "Adgangen er sat på pause",
+    queue_all_lead: "Ingen lukkes ind i øjeblikket. Når der åbnes igen, kommer du automatisk ind, når det er din tur.",
+    reject_heading: "Lukket i øjeblikket",
+    reject_lead: "Der lukkes ikke besøgende ind i øjeblikket. Kom tilbage senere.",
+    prequeue_heading: "Det er ikke begyndt endnu",
+    prequeue_ordered_lead: "Du er tidligt på den. Efter starten kommer alle ind i den rækkefølge, de ankom.",
+    prequeue_shuffled_lead: "Du er tidligt på den. Ved starten får alle, der venter her, en tilfældig plads i køen.",
+    position_label: "Din plads i køen",
+    wait_label: "Anslået ventetid",
+    until_start_label: "Tid til start",
+    until_end_label: "Tid til slut",
+    last_updated_label: "Senest opdateret:",
+    keep_open: "Hold denne side åben. Den opdaterer sig selv.",
+    connection_lost: "Forbindelsen er afbrudt. Prøver igen…",
+    leave_button: "Forlad køen",
+    leave_question: "Vil du forlade køen? Du mister din plads.",
+    left_heading: "Du har forladt køen",
+    join_again: "Stil dig i kø igen",
+    no_answer_heading: "Webstedet svarer ikke",
+    bad_request_heading: "Denne anmodning kan ikke behandles",
+    bad_request_lead: "Der er noget galt med den. Det kan hjælpe at genindlæse siden eller slette webstedets cookies.",
+    too_many_heading: "For mange anmodninger",
+    try_again_lead: "Prøv igen om et øjeblik.",
+};

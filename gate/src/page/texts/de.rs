@@ -1,0 +1,47 @@
+//! German.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} Minute"),
+        (PluralCategory::Other, "{0} Minuten"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} Stunde"),
+        (PluralCategory::Other, "{0} Stunden"),
+    ],
+    hours_and_minutes: "{0}, {1}",
+    range: "{0} bis {1}",
+    unavailable: "nicht verfügbar",
+    not_known_yet: "Noch nicht bekannt",
+    more_than_a_day: "Mehr als ein Tag",
+    queueing_heading: "Sie sind in der Warteschlange",
+    queueing_lead: "Gerade kommen sehr viele Menschen. Sie werden automatisch eingelassen, sobald Sie an der Reihe sind.",
+    random_lead: "Gerade kommen sehr viele Menschen. Wer eingelassen wird, entscheidet das Los; je länger Sie warten, desto besser ist Ihre Chance.",
+    full_heading: "Die Warteschlange ist sehr lang",
+    full_lead: "Es warten so viele Menschen, dass wir nicht sagen können, wann Sie an der Reihe sind. Sie können hier warten oder später wiederkommen.",
+    queue_all_heading: "Der Einlass ist angehalten",
+    queue_all_lead: "Im Moment wird niemand eingelassen. Sobald es weitergeht und Sie an der Reihe sind, werden Sie automatisch eingelassen.",
+    reject_heading: "Zurzeit geschlossen",
+    reject_lead: "Im Moment werden keine Besucher eingelassen. Bitte kommen Sie später wieder.",
+    prequeue_heading: "Es hat noch nicht begonnen",
+    prequeue_ordered_lead: "Sie sind früh dran. Nach dem Beginn werden alle in der Reihenfolge ihrer Ankunft eingelassen.",
+    prequeue_shuffled_lead: "Sie sind früh dran. Zum Beginn erhalten alle, die hier warten, einen zufälligen Platz in der Warteschlange.",
+    position_label: "Ihr Platz in der Warteschlange",
+    wait_label: "Voraussichtliche Wartezeit",
+    until_start_label: "Zeit bis zum Beginn",
+    until_end_label: "Zeit bis zum Ende",
+    last_updated_label: "Zuletzt aktualisiert:",
+    keep_open: "Bitte lassen Sie diese Seite geöffnet. Sie aktualisiert sich von selbst.",
+    connection_lost: "Die Verbindung ist unterbrochen. Es wird erneut versucht …",
+    leave_button: "Warteschlange verlassen",
+    leave_question: "Warteschlange verlassen? Sie verlieren Ihren Platz.",
+    left_heading: "Sie haben die Warteschlange verlassen",
+    join_again: "Erneut anstellen",
+    no_answer_heading: "Die Website antwortet nicht",
+    bad_request_heading: "Diese Anfrage kann nicht bearbeitet werden",
+    bad_request_lead: "Etwas daran ist nicht so, wie es sein soll. Es kann helfen, die Seite neu zu laden oder die Cookies dieser Website zu löschen.",
+    too_many_heading: "Zu viele Anfragen",
+    try_again_lead: "Bitte versuchen Sie es gleich noch einmal.",
+};

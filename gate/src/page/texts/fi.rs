@@ -1,0 +1,47 @@
+//! Finnish.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minuutti"),
+        (PluralCategory::Other, "{0} minuuttia"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} tunti"),
+        (PluralCategory::Other, "{0} tuntia"),
+    ],
+    hours_and_minutes: "{0} ja {1}",
+    range: "{0} – {1}",
+    unavailable: "ei saatavilla",
+    not_known_yet: "Ei vielä tiedossa",
+    more_than_a_day: "Yli vuorokausi",
+    queueing_heading: "Olet jonossa",
+    queueing_lead: "Sivustolla on juuri nyt paljon kävijöitä. Pääset sisään automaattisesti, kun vuorosi tulee.",
+    random_lead: "Sivustolla on juuri nyt paljon kävijöitä. Sisään pääsevät arvotaan, ja mahdollisuutesi paranee, mitä kauemmin odotat.",
+    full_heading: "Jono on erittäin pitkä",
+    full_lead: "Odottajia on niin paljon, ettemme osaa sanoa, milloin vuorosi tulee. Voit odottaa täällä tai palata myöhemmin.",
+    queue_all_heading: "Sisäänpääsy on keskeytetty",
+    queue_all_lead: "Tällä hetkellä ketään ei päästetä sisään. Kun sisäänpääsy avataan uudelleen, pääset sisään automaattisesti vuorosi tullessa.",
+    reject_heading: "Tällä hetkellä suljettu",
+    reject_lead: "Kävijöitä ei päästetä sisään juuri nyt. Tule myöhemmin uudelleen.",
+    prequeue_heading: "Ei ole vielä alkanut",
+    prequeue_ordered_lead: "Tulit ajoissa. Alkamisen jälkeen kaikki pääsevät sisään saapumisjärjestyksessä.",
+    prequeue_shuffled_lead: "Tulit ajoissa. Alkamishetkellä kaikki täällä odottavat saavat satunnaisen paikan jonossa.",
+    position_label: "Paikkasi jonossa",
+    wait_label: "Arvioitu odotusaika",
+    until_start_label: "Aikaa alkuun",
+    until_end_label: "Aikaa loppuun",
+    last_updated_label: "Viimeksi päivitetty:",
+    keep_open: "Pidä tämä sivu avoinna. Se päivittyy itsestään.",
+    connection_lost: "Yhteys katkesi. Yritetään uudelleen…",
+    leave_button: "Poistu jonosta",
+    leave_question: "Poistutaanko jonosta? Menetät paikkasi.",
+    left_heading: "Olet poistunut jonosta",
+    join_again: "Liity jonoon uudelleen",
+    no_answer_heading: "Sivusto ei vastaa",
+    bad_request_heading: "Tätä pyyntöä ei voida käsitellä",
+    bad_request_lead: "Pyynnössä on jotain vialla. Sivun lataaminen uudelleen tai tämän sivuston evästeiden poistaminen voi auttaa.",
+    too_many_heading: "Liian monta pyyntöä",
+    try_again_lead: "Yritä hetken kuluttua uudelleen.",
+};

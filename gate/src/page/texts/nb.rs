@@ -1,0 +1,47 @@
+//! Norwegian Bokmål.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minutt"),
+        (PluralCategory::Other, "{0} minutter"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} time"),
+        (PluralCategory::Other, "{0} timer"),
+    ],
+    hours_and_minutes: "{0} og {1}",
+    range: "{0} til {1}",
+    unavailable: "ikke tilgjengelig",
+    not_known_yet: "Ikke kjent ennå",
+    more_than_a_day: "Mer enn et døgn",
+    queueing_heading: "Du står i kø",
+    queueing_lead: "Det er mange besøkende akkurat nå. Du slipper automatisk inn når det er din tur.",
+    random_lead: "Det er mange besøkende akkurat nå. De som slipper inn, trekkes tilfeldig, og jo lenger du venter, desto større er sjansen din.",
+    full_heading: "Køen er svært lang",
+    full_lead: "Det er så mange som venter at vi ikke kan si når det blir din tur. Du kan vente her eller komme tilbake senere.",
+    queue_all_heading: "Adgangen er satt på pause",
+    queue_all_lead: "Ingen slippes inn for øyeblikket. Når det åpnes igjen, slipper du automatisk inn når det er din tur.",
+    reject_heading: "Stengt for øyeblikket",
+    reject_lead: "Ingen besøkende slippes inn for øyeblikket. Kom tilbake senere.",
+    prequeue_heading: "Det har ikke begynt ennå",
+    prequeue_ordered_lead: "Du er tidlig ute. Etter starten slipper alle inn i den rekkefølgen de kom.",
+    prequeue_shuffled_lead: "Du er tidlig ute. Ved starten får alle som venter her, en tilfeldig plass i køen.",
+    position_label: "Din plass i køen",
+    wait_label: "Anslått ventetid",
+    until_start_label: "Tid til start",
+    until_end_label: "Tid til slutt",
+    last_updated_label: "Sist oppdatert:",
+    keep_open: "Hold denne siden åpen. Den oppdaterer seg selv.",
+    connection_lost: "Forbindelsen er brutt. Prøver igjen…",
+    leave_button: "Forlat køen",
+    leave_question: "Vil du forlate køen? Du mister plassen din.",
+    left_heading: "Du har forlatt køen",
+    join_again: "Still deg i kø igjen",
+    no_answer_heading: "Nettstedet svarer ikke",
+    bad_request_heading: "Denne forespørselen kan ikke behandles",
+    bad_request_lead: "Det er noe galt med den. Det kan hjelpe å laste inn siden på nytt eller slette nettstedets informasjonskapsler.",
+    too_many_heading: "For mange forespørsler",
+    try_again_lead: "Prøv igjen om et øyeblikk.",
+};

@@ -1,0 +1,47 @@
+//! Swedish.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minut"),
+        (PluralCategory::Other, "{0} minuter"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} timme"),
+        (PluralCategory::Other, "{0} timmar"),
+    ],
+    hours_and_minutes: "{0}, {1}",
+    range: "{0} till {1}",
+    unavailable: "inte tillgängligt",
+    not_known_yet: "Inte känt ännu",
+    more_than_a_day: "Mer än ett dygn",
+    queueing_heading: "Du står i kö",
+    queueing_lead: "Det är många besökare just nu. Du kommer in automatiskt när det är din tur.",
+    random_lead: "Det är många besökare just nu. Vilka som kommer in lottas, och ju längre du väntar, desto större är din chans.",
+    full_heading: "Kön är mycket lång",
+    full_lead: "Det är så många som väntar att vi inte kan säga när det blir din tur. Du kan vänta här eller komma tillbaka senare.",
+    queue_all_heading: "Insläppet är pausat",
+    queue_all_lead: "Ingen släpps in just nu. När insläppet öppnar igen kommer du in automatiskt när det är din tur.",
+    reject_heading: "Stängt just nu",
+    reject_lead: "Inga besökare släpps in just nu. Kom tillbaka senare.",
+    prequeue_heading: "Det har inte börjat än",
+    prequeue_ordered_lead: "Du är tidig. Efter starten kommer alla in i den ordning de kom.",
+    prequeue_shuffled_lead: "Du är tidig. Vid starten får alla som väntar här en slumpmässig plats i kön.",
+    position_label: "Din plats i kön",
+    wait_label: "Beräknad väntetid",
+    until_start_label: "Tid till start",
+    until_end_label: "Tid till slut",
+    last_updated_label: "Senast uppdaterad:",
+    keep_open: "Håll den här sidan öppen. Den uppdateras av sig själv.",
+    connection_lost: "Anslutningen bröts. Försöker igen…",
+    leave_button: "Lämna kön",
+    leave_question: "Vill du lämna kön? Du förlorar din plats.",
+    left_heading: "Du har lämnat kön",
+    join_again: "Ställ dig i kö igen",
+    no_answer_heading: "Webbplatsen svarar inte",
+    bad_request_heading: "Begäran kan inte behandlas",
+    bad_request_lead: "Något i den är fel. Det kan hjälpa att läsa in sidan igen eller ta bort webbplatsens kakor.",
+    too_many_heading: "För många förfrågningar",
+    try_again_lead: "Försök igen om en stund.",
+};

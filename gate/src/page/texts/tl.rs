@@ -1,0 +1,47 @@
+//! Tagalog.
+
+use super::{PluralCategory, Texts};
+
+pub(super) static TEXTS: Texts = Texts {
+    minute: &[
+        (PluralCategory::One, "{0} minuto"),
+        (PluralCategory::Other, "{0} na minuto"),
+    ],
+    hour: &[
+        (PluralCategory::One, "{0} oras"),
+        (PluralCategory::Other, "{0} na oras"),
+    ],
+    hours_and_minutes: "{0}, {1}",
+    range: "{0} hanggang {1}",
+    unavailable: "hindi available",
+    not_known_yet: "Hindi pa alam",
+    more_than_a_day: "Higit sa isang araw",
+    queueing_heading: "Nasa pila ka",
+    queueing_lead: "Maraming bumibisita ngayon. Awtomatiko kang makakapasok kapag turno mo na.",
+    random_lead: "Maraming bumibisita ngayon. Pinipili nang random ang mga papapasukin; habang tumatagal ang paghihintay mo, lumalaki ang tsansa mo.",
+    full_heading: "Napakahaba ng pila",
+    full_lead: "Napakaraming naghihintay kaya hindi namin masabi kung kailan ang turno mo. Maaari kang maghintay dito o bumalik sa ibang pagkakataon.",
+    queue_all_heading: "Pansamantalang hinto ang pagpasok",
+    queue_all_lead: "Walang pinapapasok sa ngayon. Kapag nagbukas muli ang pagpasok, awtomatiko kang makakapasok kapag turno mo na.",
+    reject_heading: "Sarado sa ngayon",
+    reject_lead: "Walang pinapapasok na bisita sa ngayon. Mangyaring bumalik sa ibang pagkakataon.",
+    prequeue_heading: "Hindi pa nagsisimula",
+    prequeue_ordered_lead: "Maaga ka. Pagkatapos magsimula, papasok ang lahat ayon sa pagkakasunod ng pagdating.",
+    prequeue_shuffled_lead: "Maaga ka. Sa pagsisimula, bibigyan ng random na puwesto sa pila ang bawat naghihintay dito.",
+    position_label: "Puwesto mo sa pila",
+    wait_label: "Tinatayang paghihintay",
+    until_start_label: "Oras bago magsimula",
+    until_end_label: "Oras bago matapos",
+    last_updated_label: "Huling na-update:",
+    keep_open: "Panatilihing bukas ang page na ito. Kusa itong nag-a-update.",
+    connection_lost: "Nawala ang koneksyon. Sinusubukan muli…",
+    leave_button: "Umalis sa pila",
+    leave_question: "Aalis sa pila? Mawawala ang puwesto mo.",
+    left_heading: "Umalis ka na sa pila",
+    join_again: "Pumila muli",
+    no_answer_heading: "Hindi tumutugon ang site",
+    bad_request_heading: "Hindi maproseso ang kahilingang ito",
+    bad_request_lead: "May mali rito. Maaaring makatulong ang pag-reload ng page o pag-clear ng cookies ng site na ito.",
+    too_many_heading: "Napakaraming kahilingan",
+    try_again_lead: "Pakisubukan muli maya-maya.",
+};
