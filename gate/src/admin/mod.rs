@@ -1,0 +1,10 @@
+//! The operator's view: `GET /status` as JSON, `GET /metrics` as Prometheus text, `GET /health`. On an address of its own, off the
+//! request path. Reads, never changes.
+
+mod metrics;
+mod server;
+mod status;
+
+pub use metrics::{METRICS, Metric, text as metrics_text};
+pub use server::{AdminServer, View};
+pub use status::{ProxyCounts, Report, RoomReport, json as status_json};
