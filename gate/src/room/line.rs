@@ -18,6 +18,9 @@ const WORDS: usize = (BLOCK / 64) as usize;
 /// behind the first 256 blocks in which something is due, an absent waiter may be shown as present a moment longer. Whether
 /// somebody is admitted never depends on that: see [`Line::has_present_before`].
 const BLOCKS_PER_STEP_MAX: usize = 256;
+/// Due blocks, and slots in all, that every call looks at behind the head.
+const BLOCKS_PER_ROUND_MAX: usize = 8;
+const SLOTS_PER_ROUND_MAX: usize = 64;
 /// A pause this long between two steps makes the next one look at everything, so that 16-bit times never wrap unseen.
 const PAUSE_SECONDS_MAX: u32 = 60;
 /// After a pause this long nobody is left: it is longer than any grace.
@@ -139,7 +142,7 @@ impl Line {
             alive: 0,
             grace_seconds: u16::MAX,
             stepped_s: now_s,
-            exact_slots: usize::MAX,
+            exact_slots: 0,
             cursor: 0,
         }
     }
@@ -183,30 +186,38 @@ impl Line {
             return;
         }
         if pause > 0 || changed {
-            let blocks = if pause > PAUSE_SECONDS_MAX {
-                usize::MAX
+            if pause > PAUSE_SECONDS_MAX {
+                self.step_all();
             } else {
-                BLOCKS_PER_STEP_MAX
-            };
-            self.exact_slots = self.step(0, blocks);
+                self.exact_slots = self.step(0..self.slots.len(), BLOCKS_PER_STEP_MAX);
+            }
             self.drop_empty_head();
         }
-        // The rest of a long line, a part in every call, round and round.
-        if self.exact_slots < self.slots.len() {
-            let from = self.cursor.max(self.exact_slots);
-            let reached = self.step(from, BLOCKS_PER_STEP_MAX);
-            self.cursor = if reached < self.slots.len() {
-                reached
-            } else {
-                0
-            };
+        self.go_round();
+    }
+
+    /// Looks at a part of the line behind its head, in every call another one, so that all of it has its turn.
+    fn go_round(&mut self) {
+        if self.exact_slots >= self.slots.len() {
+            return;
         }
+        let from = self.cursor.max(self.exact_slots);
+        let to = self.slots.len().min(from + SLOTS_PER_ROUND_MAX);
+        let reached = self.step(from..to, BLOCKS_PER_ROUND_MAX);
+        if from == self.exact_slots {
+            self.exact_slots = reached;
+        }
+        self.cursor = if reached < self.slots.len() {
+            reached
+        } else {
+            0
+        };
     }
 
     /// Looks at every block that is due, however far back. For a line whose places are far apart; see `shared`.
     pub(super) fn advance_all(&mut self, now_s: u32) {
         self.stepped_s = self.stepped_s.max(now_s);
-        self.exact_slots = self.step(0, usize::MAX);
+        self.step_all();
     }
 
     /// Present waiters by groups of `width` places, a multiple of the block's, without empty groups.
@@ -226,11 +237,11 @@ impl Line {
         }
     }
 
-    /// Looks at due slots from `from` on, at most `blocks` of them. Returns the first slot it did not reach, or the largest
-    /// number when it reached all.
-    fn step(&mut self, from: usize, blocks: usize) -> usize {
+    /// Looks at the due ones of some slots, at most `blocks` of them. Returns the first slot it did not reach.
+    fn step(&mut self, slots: std::ops::Range<usize>, blocks: usize) -> usize {
         let mut left = blocks;
-        for at in from..self.slots.len() {
+        let end = slots.end;
+        for at in slots {
             if self.due_s[at] <= self.stepped_s {
                 if left == 0 {
                     return at;
@@ -239,7 +250,12 @@ impl Line {
                 self.sweep(at, self.stepped_s);
             }
         }
-        usize::MAX
+        end
+    }
+
+    fn step_all(&mut self) {
+        self.step(0..self.slots.len(), usize::MAX);
+        self.exact_slots = self.slots.len();
     }
 
     /// A new waiter at the end of the line, present from now on. Returns its index.
@@ -305,15 +321,18 @@ impl Line {
     /// Whether at least `count` present waiters have a smaller index; exact however long the line is. Where the head alone does
     /// not answer it, everything up to the index is brought up to date, which happens once a second at most.
     pub(super) fn has_present_before(&mut self, index: u64, count: u64) -> bool {
+        if count == 0 {
+            return true;
+        }
         let number = index / BLOCK;
-        let exact_end = self.first_block.saturating_add(self.exact_slots as u64);
+        let exact_end = self.first_block + self.exact_slots as u64;
         if number < exact_end {
             return self.present_before(index) >= count;
         }
         if self.present.sum(self.first_block, exact_end) >= count {
             return true;
         }
-        self.exact_slots = self.step(0, usize::MAX);
+        self.step_all();
         self.present_before(index) >= count
     }
 
@@ -365,7 +384,7 @@ impl Line {
     /// Looks at everything, after waiters were placed with times of the past.
     fn settle(&mut self) {
         self.make_all_due();
-        self.exact_slots = self.step(0, usize::MAX);
+        self.step_all();
     }
 
     fn place(&mut self, index: u64, check_in_s: u32, present_seconds: u16) {
@@ -419,9 +438,7 @@ impl Line {
             self.slots.pop_front();
             self.due_s.pop_front();
             self.first_block += 1;
-            if self.exact_slots != usize::MAX {
-                self.exact_slots = self.exact_slots.saturating_sub(1);
-            }
+            self.exact_slots = self.exact_slots.saturating_sub(1);
         }
         if self.slots.is_empty() {
             self.first_block = tail_block;
@@ -434,7 +451,7 @@ impl Line {
         self.first_block = self.next / BLOCK;
         self.present = RingSums::default();
         self.alive = 0;
-        self.exact_slots = usize::MAX;
+        self.exact_slots = 0;
         self.cursor = 0;
     }
 
@@ -457,9 +474,10 @@ impl Line {
             self.slots.push_front(Slot::default());
             self.due_s.push_front(NEVER);
             self.first_block -= 1;
-            self.exact_slots = self.exact_slots.saturating_add(1);
+            self.exact_slots += 1;
         }
         while self.first_block + self.slots.len() as u64 <= number {
+            self.exact_slots += usize::from(self.exact_slots == self.slots.len());
             self.slots.push_back(Slot::default());
             self.due_s.push_back(NEVER);
         }
