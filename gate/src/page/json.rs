@@ -76,110 +76,101 @@ fn write_cloudflare(view: &WaitView, numbers: &Numbers, out: &mut String) {
     let words = Words::of(Language::EnUs);
     let [p25, p50, p75] = numbers.percentiles_minutes;
     let method = view.queueing_method;
-    let mut members = Members::open("cfWaitingRoom", out);
-    members.boolean("inWaitingRoom", true);
-    members.boolean("waitTimeKnown", numbers.wait_known);
-    members.number("waitTime", numbers.wait_minutes);
-    members.number("waitTime25Percentile", p25);
-    members.number("waitTime50Percentile", p50);
-    members.number("waitTime75Percentile", p75);
-    members.text("waitTimeFormatted", |out| {
+    out.push_str(r#"{"cfWaitingRoom":{"inWaitingRoom":true"#);
+    let mut members = Members(out);
+    members.boolean(r#","waitTimeKnown":"#, numbers.wait_known);
+    members.number(r#","waitTime":"#, numbers.wait_minutes);
+    members.number(r#","waitTime25Percentile":"#, p25);
+    members.number(r#","waitTime50Percentile":"#, p50);
+    members.number(r#","waitTime75Percentile":"#, p75);
+    members.text(r#","waitTimeFormatted":"#, |out| {
         write_wait_formatted(words, numbers, out);
     });
-    members.boolean("queueIsFull", view.queue_is_full);
-    members.boolean("queueAll", view.queue_all);
-    members.text("lastUpdated", |out| write_time(view.last_updated, out));
+    members.boolean(r#","queueIsFull":"#, view.queue_is_full);
+    members.boolean(r#","queueAll":"#, view.queue_all);
+    members.text(r#","lastUpdated":"#, |out| {
+        write_time(view.last_updated, out)
+    });
     members.number(
-        "refreshIntervalSeconds",
+        r#","refreshIntervalSeconds":"#,
         u64::from(view.refresh_interval_seconds),
     );
-    members.text("queueingMethod", |out| out.push_str(method_name(method)));
-    members.boolean("isFIFOQueue", method == QueueingMethod::Fifo);
-    members.boolean("isRandomQueue", method == QueueingMethod::Random);
-    members.boolean("isPassthroughQueue", method == QueueingMethod::Passthrough);
-    members.boolean("isRejectQueue", method == QueueingMethod::Reject);
-    members.boolean("isEventActive", numbers.event_is_active);
-    members.boolean("isEventPrequeueing", numbers.event_is_prequeueing);
+    members.text(r#","queueingMethod":"#, |out| {
+        out.push_str(method_name(method))
+    });
+    members.boolean(r#","isFIFOQueue":"#, method == QueueingMethod::Fifo);
+    members.boolean(r#","isRandomQueue":"#, method == QueueingMethod::Random);
+    members.boolean(
+        r#","isPassthroughQueue":"#,
+        method == QueueingMethod::Passthrough,
+    );
+    members.boolean(r#","isRejectQueue":"#, method == QueueingMethod::Reject);
+    members.boolean(r#","isEventActive":"#, numbers.event_is_active);
+    members.boolean(r#","isEventPrequeueing":"#, numbers.event_is_prequeueing);
     members.number(
-        "timeUntilEventStart",
+        r#","timeUntilEventStart":"#,
         numbers.until_start_minutes.unwrap_or(0),
     );
-    members.text("timeUntilEventStartFormatted", |out| {
+    members.text(r#","timeUntilEventStartFormatted":"#, |out| {
         write_until_formatted(words, numbers.until_start_minutes, out);
     });
-    members.number("timeUntilEventEnd", numbers.until_end_minutes.unwrap_or(0));
-    members.text("timeUntilEventEndFormatted", |out| {
+    members.number(
+        r#","timeUntilEventEnd":"#,
+        numbers.until_end_minutes.unwrap_or(0),
+    );
+    members.text(r#","timeUntilEventEndFormatted":"#, |out| {
         write_until_formatted(words, numbers.until_end_minutes, out);
     });
-    members.boolean("shuffleAtEventStart", numbers.shuffle_at_event_start);
-    members.text("turnstile", |_| {});
-    members.boolean("infiniteQueue", false);
-    members.close();
+    members.boolean(r#","shuffleAtEventStart":"#, numbers.shuffle_at_event_start);
+    members.text(r#","turnstile":"#, |_| {});
+    members.boolean(r#","infiniteQueue":"#, false);
+    out.push('}');
 }
 
 fn write_esa(view: &WaitView, numbers: &Numbers, out: &mut String) {
-    let mut members = Members::open("WaitingRoom", out);
-    members.boolean("inWaitingRoom", true);
-    members.number("waitTime", numbers.wait_minutes);
-    members.boolean("waitTimeKnown", numbers.wait_known);
-    members.text("waitTimeFormatted", |out| {
+    out.push_str(r#"{"WaitingRoom":{"inWaitingRoom":true"#);
+    let mut members = Members(out);
+    members.number(r#","waitTime":"#, numbers.wait_minutes);
+    members.boolean(r#","waitTimeKnown":"#, numbers.wait_known);
+    members.text(r#","waitTimeFormatted":"#, |out| {
         if numbers.wait_known {
             write_wait_formatted(Words::of(Language::EnUs), numbers, out);
         } else {
             out.push_str("unknown");
         }
     });
-    members.boolean("queueIsFull", view.queue_is_full);
-    members.boolean("queueAll", view.queue_all);
-    members.text("lastUpdated", |out| write_time(view.last_updated, out));
+    members.boolean(r#","queueIsFull":"#, view.queue_is_full);
+    members.boolean(r#","queueAll":"#, view.queue_all);
+    members.text(r#","lastUpdated":"#, |out| {
+        write_time(view.last_updated, out)
+    });
     members.number(
-        "refreshIntervalSeconds",
+        r#","refreshIntervalSeconds":"#,
         u64::from(view.refresh_interval_seconds),
     );
-    members.close();
+    out.push('}');
 }
 
-/// Writes the members of one object. Names and texts here need no escaping: they are English and ours.
-struct Members<'a> {
-    out: &'a mut String,
-    separator: &'static str,
-}
+/// Writes the members of one object after its first; each name comes with the comma and the colon around it. Names and texts
+/// need no escaping: they are English and ours.
+struct Members<'a>(&'a mut String);
 
-impl<'a> Members<'a> {
-    fn open(envelope: &str, out: &'a mut String) -> Self {
-        out.push_str("{\"");
-        out.push_str(envelope);
-        out.push_str("\":{");
-        Self { out, separator: "" }
-    }
-
-    fn name(&mut self, name: &str) {
-        self.out.push_str(self.separator);
-        self.separator = ",";
-        self.out.push('"');
-        self.out.push_str(name);
-        self.out.push_str("\":");
-    }
-
+impl Members<'_> {
     fn boolean(&mut self, name: &str, value: bool) {
-        self.name(name);
-        self.out.push_str(if value { "true" } else { "false" });
+        self.0.push_str(name);
+        self.0.push_str(if value { "true" } else { "false" });
     }
 
     fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
-        write_plain_number(value, self.out);
+        self.0.push_str(name);
+        write_plain_number(value, self.0);
     }
 
     fn text(&mut self, name: &str, write: impl FnOnce(&mut String)) {
-        self.name(name);
-        self.out.push('"');
-        write(self.out);
-        self.out.push('"');
-    }
-
-    fn close(self) {
-        self.out.push('}');
+        self.0.push_str(name);
+        self.0.push('"');
+        write(self.0);
+        self.0.push('"');
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::negotiation::split_quality;
+
 /// Languages looked at in one `Accept-Language` header; the rest is ignored.
 const ACCEPT_LANGUAGE_RANGES_MAX: usize = 32;
 
@@ -109,15 +111,7 @@ impl Language {
     pub fn negotiate(accept_language: &str, default: Self) -> Self {
         let mut best = (0, default);
         for range in accept_language.split(',').take(ACCEPT_LANGUAGE_RANGES_MAX) {
-            let mut parameters = range.split(';').map(str::trim);
-            let tag = parameters.next().unwrap_or_default();
-            let quality = parameters
-                .find_map(|parameter| {
-                    parameter
-                        .strip_prefix("q=")
-                        .or_else(|| parameter.strip_prefix("Q="))
-                })
-                .map_or(1000, |value| parse_quality_thousandths(value.trim()));
+            let (tag, quality) = split_quality(range);
             if quality > best.0
                 && let Some(language) = Self::matching(tag, default)
             {
@@ -159,20 +153,6 @@ impl Language {
             return Some(default);
         }
         Self::ALL.iter().copied().find(same)
-    }
-}
-
-/// `0.8` as 800; 0 (not acceptable) for anything that is no quality value.
-fn parse_quality_thousandths(value: &str) -> u32 {
-    let (whole, fraction) = value.split_once('.').unwrap_or((value, ""));
-    if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return 0;
-    }
-    let thousandths = format!("{fraction:0<3}").parse().unwrap_or(0);
-    match whole {
-        "0" => thousandths,
-        "1" if thousandths == 0 => 1000,
-        _ => 0,
     }
 }
 

@@ -237,8 +237,11 @@ fn fill_one(values: &Values<'_>, variable: Variable, escape: Escape, out: &mut S
 
 /// Escapes what was written since `start` as Mustache.js does.
 fn escape_tail(out: &mut String, start: usize) {
-    const ESCAPED: [char; 8] = ['&', '<', '>', '"', '\'', '/', '`', '='];
-    if !out[start..].contains(ESCAPED) {
+    const ESCAPED: [u8; 8] = *b"&<>\"'/`=";
+    if !out.as_bytes()[start..]
+        .iter()
+        .any(|byte| ESCAPED.contains(byte))
+    {
         return;
     }
     let tail = out.split_off(start);

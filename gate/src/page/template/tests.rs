@@ -275,3 +275,14 @@ proptest::proptest! {
         }
     }
 }
+
+/// Templates put together at random, and what Mustache.js 4.2.0 makes of them for the same variables.
+#[test]
+fn pages_come_out_as_mustache_js_renders_them() {
+    let cases: Vec<(String, String)> =
+        serde_json::from_str(include_str!("mustache_js.json")).unwrap();
+    assert_eq!(cases.len(), 200);
+    for (source, expected) in cases {
+        assert_eq!(render(&source), expected, "{source:?}");
+    }
+}
