@@ -141,14 +141,14 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
         bail!("missing on this machine; run as root: {by_hand}");
     }
     let _policy = NoServices::begin()?;
-    // The index may be there already; where it is old or absent, the first try fails and the update comes before the second.
-    if apt(&install_words(packages)).is_ok() {
-        return Ok(());
-    }
+    // An index that is absent or old offers nothing, or the wrong versions.
     let mut last = None;
     for pause_seconds in [0, 5, 20] {
         thread::sleep(Duration::from_secs(pause_seconds));
-        match apt(&["update", "-q"]).and_then(|()| apt(&install_words(packages))) {
+        if let Err(error) = apt(&["update", "-q"]) {
+            eprintln!("note: {error:#}; trying with the index that is there");
+        }
+        match apt(&install_words(packages)) {
             Ok(()) => return Ok(()),
             Err(error) => last = Some(error),
         }

@@ -126,7 +126,10 @@ impl Stage {
                 room.pacing
             );
         }
-        println!("  http://{}/        the gate's own view", self.gate.admin());
+        println!(
+            "  http://{}/status  what the gate says of itself",
+            self.gate.admin()
+        );
         println!(
             "  http://{}/        the shop itself, behind the gate's back",
             self.shop

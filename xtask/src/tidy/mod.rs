@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: rules of this workspace that the compiler and clippy do not know. Reads files, changes none.
 
+mod readme;
 mod source;
 
 use std::collections::BTreeSet;
@@ -54,6 +55,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         faults.extend(source::check(file));
         faults.extend(package(file));
     }
+    faults.extend(readme::check(&files));
     for fault in &faults {
         eprintln!("{}:{}: {}", fault.file, fault.line, fault.what);
     }

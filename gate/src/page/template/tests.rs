@@ -1,3 +1,5 @@
+//! Cases of the template parser and renderer.
+
 use super::*;
 use crate::page::preview::PreviewState;
 

@@ -1,3 +1,5 @@
+//! What must hold in every language.
+
 use super::*;
 
 fn written(language: Language, write: impl FnOnce(&Words, &mut String)) -> String {
