@@ -332,23 +332,26 @@ fn the_script_changes_numbers_in_place_and_enters() {
     if !need::all(&BROWSER) {
         return;
     }
-    let server = Server::start(Line::Waits(waiting(3)));
     let browser = Browser::start();
-    browser.open(&server.url("/line?x=1#part"));
-    browser.wait_for_text("3 minutes", DEADLINE);
-    browser.wait_for_text("shop.example", DEADLINE);
-    browser.eval("window.isTheSame = true");
-    server.set(Line::Waits(waiting(1)));
-    browser.wait_for_text("1 minute\n", DEADLINE);
-    assert_eq!(browser.title(), "1 minute · You are in line");
-    // Long past the second after which the Refresh header would have reloaded.
-    server.until_asked(&Asked::Poll, 4);
-    assert_eq!(server.asked(&Asked::Page), 1, "the page was reloaded");
-    assert_eq!(browser.eval("return window.isTheSame"), json!(true));
-    server.set(Line::Admits);
-    browser.wait_for_text("Welcome", DEADLINE);
-    assert!(browser.url().ends_with("/line?x=1#part"));
-    assert_eq!(server.asked(&Asked::Page), 2);
+    // Browsers load an address with a fragment again in another way.
+    for path in ["/line?x=1", "/line?x=1#part"] {
+        let server = Server::start(Line::Waits(waiting(3)));
+        browser.open(&server.url(path));
+        browser.wait_for_text("3 minutes", DEADLINE);
+        browser.wait_for_text("shop.example", DEADLINE);
+        browser.eval("window.isTheSame = true");
+        server.set(Line::Waits(waiting(1)));
+        browser.wait_for_text("1 minute\n", DEADLINE);
+        assert_eq!(browser.title(), "1 minute · You are in line");
+        // Long past the second after which the Refresh header would have reloaded.
+        server.until_asked(&Asked::Poll, 4);
+        assert_eq!(server.asked(&Asked::Page), 1, "the page was reloaded");
+        assert_eq!(browser.eval("return window.isTheSame"), json!(true));
+        server.set(Line::Admits);
+        browser.wait_for_text("Welcome", DEADLINE);
+        assert!(browser.url().ends_with(path));
+        assert_eq!(server.asked(&Asked::Page), 2);
+    }
 }
 
 #[test]

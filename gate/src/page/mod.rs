@@ -8,7 +8,8 @@
 //! reader keeps its spot; its script first calls `window.stop()`, which calls off the reload that the header has scheduled
 //! (Chromium drops it, which a browser test shows; where a browser did not, the page would still reload as it does without
 //! script). Two other ways were weighed: `<noscript><meta http-equiv=refresh>` leaves the field's header out, and a
-//! header with a longer interval makes visitors without script miss their turn.
+//! header with a longer interval makes visitors without script miss their turn. Known limit: at an address with a fragment
+//! (`/shop#part`) Chromium takes `Refresh: 20` for a jump within the page, so there a visitor without script reloads by hand.
 
 mod answer;
 mod builtin;
