@@ -4,10 +4,15 @@
 //! (admitted, bypassed) or `page` answers (waiting, refused). Nothing flows backwards, and `room` never calls out.
 
 pub mod admin;
+pub mod cli;
 pub mod clock;
+pub mod config;
 pub mod kernel;
 pub mod page;
+pub mod proxy;
+pub mod registry;
 pub mod room;
 pub mod route;
+pub mod serve;
 pub mod state;
 pub mod ticket;

@@ -534,7 +534,9 @@ mod tests {
             Decision::Wait { ticket, view, .. } => {
                 (Ticket::Waiting(ticket), view.position.unwrap())
             }
-            other => panic!("{other:?}"),
+            other @ (Decision::Admit { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
+                panic!("{other:?}")
+            }
         }
     }
 
@@ -542,7 +544,9 @@ mod tests {
         room.deposit(1);
         match room.check_in(now, ticket) {
             Decision::Admit { session, .. } => Ticket::Session(session),
-            other => panic!("{other:?}"),
+            other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
+                panic!("{other:?}")
+            }
         }
     }
 
@@ -628,7 +632,9 @@ mod tests {
             let room = if step % 3 == 0 { &mut a } else { &mut b };
             session = match room.check_in(now, Some(session)) {
                 Decision::Admit { session, .. } => Ticket::Session(session),
-                other => panic!("{other:?}"),
+                other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
+                    panic!("{other:?}")
+                }
             };
             let sum = active_sum(&mut [&mut a, &mut b], now);
             assert_eq!(sum, 1, "step {step}");

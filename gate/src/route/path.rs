@@ -66,6 +66,11 @@ impl RoutePath {
         Ok(Self(join(&decoded, DotDot::Resolved)))
     }
 
+    /// The path that covers everything.
+    pub fn root() -> Self {
+        Self(Vec::new())
+    }
+
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }

@@ -1,0 +1,389 @@
+//! The path of one request through the gate.
+
+use std::rc::Rc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+
+use super::answers::{self, Reply, Wish};
+use super::body::{AnswerStream, Content, InFlight};
+use super::check;
+use super::forward::{self, Rewrite, Sender};
+use super::gate::{Core, Local};
+use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
+use super::visit::Visit;
+use super::watch::{Awaiting, Watch};
+use crate::config::{ForwardCookie, RevokeCommand, RoomConfig};
+use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
+use crate::registry::OpenRoom;
+use crate::room::{Decision, Ticket};
+
+/// Answers a request.
+pub(super) async fn answer(
+    core: Rc<Core>,
+    watch: Rc<Watch>,
+    sender: Rc<Sender>,
+    request: Request<Incoming>,
+) -> Response<AnswerStream> {
+    let local = core.local();
+    let (parts, body) = request.into_parts();
+    let scan = watch.head_scan();
+    watch.enter(Awaiting::Response);
+    watch.linger.set(!body.is_end_stream());
+    let in_flight = InFlight(Rc::clone(&watch));
+    core.counts.requests.add_one();
+    let body_bytes_max = local.limits().body_bytes_max.unwrap_or(u64::MAX);
+    if let Err(refusal) = check::check(&parts, scan, body_bytes_max) {
+        return closing(refused(refusal.status, refusal.reason, in_flight));
+    }
+    let way = Way {
+        core: &core,
+        local: &local,
+        watch: &watch,
+        sender: &sender,
+    };
+    let host = parts.headers.get(header::HOST).map(HeaderValue::as_bytes);
+    match local.room(&parts.uri, host) {
+        Some((room, pool)) => visit(way, room, pool, parts, body, in_flight).await,
+        None => {
+            way.forward(&local.pool, None, parts, body, in_flight)
+                .await
+                .0
+        }
+    }
+}
+
+/// What a request passes through.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    core: &'a Core,
+    local: &'a Local,
+    watch: &'a Rc<Watch>,
+    sender: &'a Sender,
+}
+
+/// A request that a room covers.
+async fn visit(
+    way: Way<'_>,
+    room: &OpenRoom,
+    pool: &Rc<Pool>,
+    parts: Parts,
+    body: Incoming,
+    in_flight: InFlight,
+) -> Response<AnswerStream> {
+    let core = way.core;
+    let config = room.config();
+    let wish = Wish::of(&parts);
+    if wish == Wish::Preflight {
+        return match answers::preflight(&config.cors, &parts) {
+            Some(reply) => reply_with(reply, in_flight),
+            None => {
+                way.forward(pool, hidden_cookie(config), parts, body, in_flight)
+                    .await
+                    .0
+            }
+        };
+    }
+    let visit = Visit::of(core, way.local, room, way.sender, &parts.headers);
+    let now = core.now();
+    if wish == Wish::Leave {
+        if let Some(ticket) = visit.ticket {
+            room.leave(now, ticket);
+        }
+        let mut response = reply_with(answers::left(), in_flight);
+        expire_cookie(room, &visit, &mut response);
+        return response;
+    }
+    match room.decide(now, visit.ticket, wish.asks()) {
+        Decision::Admit {
+            session,
+            lifetime_seconds,
+            ..
+        } => {
+            let ticket = Ticket::Session(session);
+            if wish == Wish::Poll {
+                let reply = answers::admitted(&config.cors, &parts);
+                let mut response = reply_with(reply, in_flight);
+                set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
+                return response;
+            }
+            let hidden = hidden_cookie(config);
+            let (mut response, command) = way.forward(pool, hidden, parts, body, in_flight).await;
+            if command == Command::Revoke && config.revoke_command == RevokeCommand::Obeyed {
+                room.revoke(core.now(), session.visitor);
+                expire_cookie(room, &visit, &mut response);
+            } else {
+                set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
+            }
+            response
+        }
+        Decision::Wait {
+            ticket,
+            view,
+            lifetime_seconds,
+        } => {
+            core.counts.queued_answers.add_one();
+            let settings = room.page(view.event_index);
+            let reply = answers::waiting(settings, &config.cors, wish, &parts, &view);
+            let mut response = reply_with(reply, in_flight);
+            let ticket = Ticket::Waiting(ticket);
+            set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
+            response
+        }
+        Decision::Refuse { view } => {
+            core.counts.queued_answers.add_one();
+            let settings = room.page(view.event_index);
+            let reply = answers::waiting(settings, &config.cors, wish, &parts, &view);
+            reply_with(reply, in_flight)
+        }
+        Decision::Bypass => way.forward(pool, None, parts, body, in_flight).await.0,
+    }
+}
+
+/// What the origin told the gate beside its answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    None,
+    /// End the session of the visitor whose request this answers.
+    Revoke,
+}
+
+/// The field's header for commands. Clients never see it.
+const COMMAND_HEADER: &str = "cf-waiting-room-command";
+
+impl Command {
+    /// Takes the command out of the answer's fields. Several may stand there, separated by commas.
+    fn take(fields: &mut HeaderMap) -> Self {
+        if !fields.contains_key(COMMAND_HEADER) {
+            return Self::None;
+        }
+        let revokes = fields.get_all(COMMAND_HEADER).iter().any(|value| {
+            tokens(value.as_bytes()).any(|token| token.eq_ignore_ascii_case(b"revoke"))
+        });
+        fields.remove(COMMAND_HEADER);
+        if revokes { Self::Revoke } else { Self::None }
+    }
+}
+
+impl Way<'_> {
+    /// Passes a request to the origin, and its answer back.
+    async fn forward(
+        self,
+        pool: &Rc<Pool>,
+        hidden_cookie: Option<&str>,
+        mut parts: Parts,
+        body: Incoming,
+        in_flight: InFlight,
+    ) -> (Response<AnswerStream>, Command) {
+        let framing = framing(&parts, &body);
+        let mut head = pool.buffer();
+        let upgrade = upgrade(&parts);
+        let is_upgrade = upgrade.is_some();
+        forward::write_head(
+            &mut head,
+            &parts,
+            &Rewrite {
+                sender: self.sender,
+                host: check::host(&parts),
+                framing,
+                upgrade,
+                hidden_cookie,
+            },
+        );
+        let exchange = Exchange {
+            method: &parts.method,
+            head,
+            framing,
+            body,
+            fields: std::mem::take(&mut parts.headers),
+            upgrade: is_upgrade,
+        };
+        self.core.counts.forwarded.add_one();
+        match exchange.run(pool, self.watch, self.local.limits()).await {
+            Ok(mut answer) => {
+                let command = Command::take(&mut answer.fields);
+                (self.pass_on(answer, is_upgrade, in_flight), command)
+            }
+            Err(error) => (self.failed(pool, &error, in_flight), Command::None),
+        }
+    }
+
+    fn pass_on(
+        self,
+        answer: Answer,
+        is_upgrade: bool,
+        in_flight: InFlight,
+    ) -> Response<AnswerStream> {
+        let mut response = match answer.body {
+            AnswerBody::Empty => respond(Content::Empty, in_flight),
+            AnswerBody::Whole(bytes) => respond(Content::Whole(bytes), in_flight),
+            AnswerBody::Streaming(body) => respond(Content::Upstream(Box::new(body)), in_flight),
+            AnswerBody::Upgraded(upgraded) => {
+                *self.watch.upgraded.borrow_mut() = Some(upgraded);
+                respond(Content::Empty, in_flight)
+            }
+        };
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.fields;
+        if is_upgrade && answer.status == StatusCode::SWITCHING_PROTOCOLS {
+            let value = HeaderValue::from_static("upgrade");
+            response.headers_mut().insert(header::CONNECTION, value);
+        }
+        response
+    }
+
+    fn failed(
+        self,
+        pool: &Pool,
+        error: &UpstreamError,
+        in_flight: InFlight,
+    ) -> Response<AnswerStream> {
+        let page = match error {
+            UpstreamError::Resolve(_)
+            | UpstreamError::Connect(_)
+            | UpstreamError::Closed
+            | UpstreamError::Io(_)
+            | UpstreamError::Malformed(_) => ErrorPage::BadGateway,
+            UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
+                ErrorPage::GatewayTimeout
+            }
+            UpstreamError::ClientBody(_) => ErrorPage::BadRequest,
+            UpstreamError::ClientBodyTimeout => ErrorPage::RequestTimeout,
+            UpstreamError::ClientBodyTooLong => ErrorPage::ContentTooLarge,
+        };
+        let response = error_page(page, in_flight);
+        if page.status().is_client_error() {
+            return closing(response);
+        }
+        self.core.counts.origin_failures.add_one();
+        self.core.log_failure(pool.origin(), error);
+        response
+    }
+}
+
+/// The cookie that the room's origin does not see.
+fn hidden_cookie(config: &RoomConfig) -> Option<&str> {
+    match config.forward_cookie {
+        ForwardCookie::Withheld => Some(config.cookie.name()),
+        ForwardCookie::Forwarded => None,
+    }
+}
+
+fn set_cookie(
+    core: &Core,
+    room: &OpenRoom,
+    visit: &Visit,
+    ticket: &Ticket,
+    lifetime_seconds: u32,
+    response: &mut Response<AnswerStream>,
+) {
+    let sealed = core
+        .tickets
+        .borrow_mut()
+        .seal(room.scope(), visit.binding, ticket);
+    let cookie = &room.config().cookie;
+    let attributes = cookie.attributes(visit.scheme);
+    let mut text = BytesMut::with_capacity(cookie.name().len() + attributes.len() + 128);
+    text.extend_from_slice(cookie.name().as_bytes());
+    text.extend_from_slice(b"=");
+    text.extend_from_slice(sealed.as_bytes());
+    text.extend_from_slice(b"; Max-Age=");
+    text.extend_from_slice(itoa::Buffer::new().format(lifetime_seconds).as_bytes());
+    text.extend_from_slice(attributes.as_bytes());
+    add_cookie(text, response);
+}
+
+/// Makes the client forget the room's cookie.
+fn expire_cookie(room: &OpenRoom, visit: &Visit, response: &mut Response<AnswerStream>) {
+    let cookie = &room.config().cookie;
+    let mut text = BytesMut::new();
+    text.extend_from_slice(cookie.name().as_bytes());
+    text.extend_from_slice(b"=; Max-Age=0");
+    text.extend_from_slice(cookie.attributes(visit.scheme).as_bytes());
+    add_cookie(text, response);
+}
+
+fn add_cookie(text: BytesMut, response: &mut Response<AnswerStream>) {
+    // Names and attributes were checked with the configuration, and a ticket is base64url.
+    if let Ok(value) = HeaderValue::from_maybe_shared(text.freeze()) {
+        response.headers_mut().append(header::SET_COOKIE, value);
+    }
+}
+
+fn reply_with(reply: Reply, in_flight: InFlight) -> Response<AnswerStream> {
+    let mut response = respond(Content::Whole(reply.body), in_flight);
+    *response.status_mut() = reply.status;
+    *response.headers_mut() = reply.headers;
+    response
+}
+
+fn respond(content: Content, in_flight: InFlight) -> Response<AnswerStream> {
+    Response::new(AnswerStream::new(content, in_flight))
+}
+
+/// How the request's body goes to the origin.
+fn framing(parts: &Parts, body: &Incoming) -> Framing {
+    if body.is_end_stream() {
+        return Framing::Empty;
+    }
+    match body.size_hint().exact() {
+        Some(length) if parts.headers.contains_key(header::CONTENT_LENGTH) => {
+            Framing::Length(length)
+        }
+        Some(_) | None => Framing::Chunked,
+    }
+}
+
+/// The protocol a client asks to change to. WebSocket only: an origin that took up `h2c` would be talked to past the gate.
+pub(super) fn upgrade(parts: &Parts) -> Option<&[u8]> {
+    if parts.method != Method::GET || parts.version != Version::HTTP_11 {
+        return None;
+    }
+    let protocol = parts.headers.get(header::UPGRADE)?.as_bytes();
+    let asked = parts
+        .headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .any(|value| tokens(value.as_bytes()).any(|token| token.eq_ignore_ascii_case(b"upgrade")));
+    (asked && protocol.eq_ignore_ascii_case(b"websocket")).then_some(protocol)
+}
+
+/// A page of the gate's own.
+fn error_page(page: ErrorPage, in_flight: InFlight) -> Response<AnswerStream> {
+    let mut body = String::new();
+    write_error_page(page, Language::default(), &mut body);
+    let mut response = respond(Content::Whole(Bytes::from(body)), in_flight);
+    *response.status_mut() = page.status();
+    page.insert_headers(response.headers_mut());
+    response
+}
+
+/// A request that is not served: its sender is a program, which reads the reason.
+fn refused(
+    status: StatusCode,
+    reason: &'static str,
+    in_flight: InFlight,
+) -> Response<AnswerStream> {
+    let mut response = respond(
+        Content::Whole(Bytes::from_static(reason.as_bytes())),
+        in_flight,
+    );
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/plain; charset=utf-8"),
+    );
+    headers.insert(header::CACHE_CONTROL, CACHE_CONTROL_NEVER);
+    response
+}
+
+/// The connection ends with this answer.
+fn closing(mut response: Response<AnswerStream>) -> Response<AnswerStream> {
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(header::CONNECTION, close);
+    response
+}

@@ -1,0 +1,200 @@
+//! The rooms of a running gate: which there are, how each answers, and the one lock around each.
+//!
+//! A registry is made from a configuration and never changes. A reload makes another one that shares the rooms of equal
+//! names, so that nobody inside or in line notices. Locks are held for one decision or one snapshot and never across an
+//! await.
+
+use std::fmt;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use crate::admin::RoomReport;
+use crate::config::{Config, PageSettings, RoomConfig};
+use crate::room::{Decision, Millis, Room, Snapshot, Ticket, VisitorId};
+use crate::route::{RoomIndex, Table};
+use crate::state::Loaded;
+use crate::ticket::Scope;
+
+/// Every room, in the order of the configuration.
+#[derive(Debug)]
+pub struct Registry {
+    rooms: Vec<OpenRoom>,
+    routes: Table,
+}
+
+/// A room's configuration cannot be run.
+#[derive(Debug)]
+pub struct RegistryError {
+    room: String,
+    problem: &'static str,
+}
+
+impl fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "room {}: {}", self.room, self.problem)
+    }
+}
+
+impl std::error::Error for RegistryError {}
+
+/// One room that takes requests.
+#[derive(Debug)]
+pub struct OpenRoom {
+    config: RoomConfig,
+    scope: Scope,
+    room: Arc<Mutex<Room>>,
+}
+
+/// Whether a request may take a place in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// It stands for a visitor who would wait.
+    ForAPlace,
+    /// It is a sub-resource or a guess of the browser: nobody waits for it.
+    ForNow,
+}
+
+impl Registry {
+    /// Opens the rooms of `config`, going on from `state` where it knows them.
+    ///
+    /// # Errors
+    /// The names of a room and its cookie are too long together to seal a ticket for them.
+    pub fn open(
+        config: &Config,
+        state: &Loaded,
+        seed: u64,
+        now: Millis,
+    ) -> Result<Self, RegistryError> {
+        Self::build(config, |index, room| {
+            let seed = seed.wrapping_add(index as u64);
+            Arc::new(Mutex::new(match state.rooms.get(&room.name) {
+                Some(saved) => Room::restore(room.plan.clone(), seed, now, saved),
+                None => Room::new(room.plan.clone(), seed, now),
+            }))
+        })
+    }
+
+    /// A registry for a new configuration. Rooms that this one has under the same name go on with their visitors; those
+    /// that are in it no more are closed with the last request that holds it.
+    ///
+    /// # Errors
+    /// As [`Self::open`]; nothing has changed then.
+    pub fn reload(&self, config: &Config, seed: u64, now: Millis) -> Result<Self, RegistryError> {
+        let next = Self::build(config, |index, room| {
+            let known = self.rooms.iter().find(|open| open.config.name == room.name);
+            match known {
+                Some(open) => Arc::clone(&open.room),
+                None => {
+                    let seed = seed.wrapping_add(index as u64);
+                    Arc::new(Mutex::new(Room::new(room.plan.clone(), seed, now)))
+                }
+            }
+        })?;
+        for open in &next.rooms {
+            let mut room = open.room.lock();
+            if *room.plan() != open.config.plan {
+                room.reconfigure(now, open.config.plan.clone());
+            }
+        }
+        Ok(next)
+    }
+
+    /// The index of the room that covers a request target, if any.
+    pub fn find(&self, target: &http::Uri, host_header: Option<&[u8]>) -> Option<usize> {
+        let RoomIndex(index) = self.routes.find_target(target, host_header)?;
+        Some(index)
+    }
+
+    pub fn rooms(&self) -> &[OpenRoom] {
+        &self.rooms
+    }
+
+    /// Every room as it stands, by name.
+    pub fn snapshots(&self, now: Millis) -> Vec<(String, Snapshot)> {
+        self.rooms
+            .iter()
+            .map(|open| (open.config.name.clone(), open.room.lock().snapshot(now)))
+            .collect()
+    }
+
+    /// What the operator is shown of every room.
+    pub fn reports(&self, now: Millis) -> Vec<RoomReport> {
+        self.rooms
+            .iter()
+            .map(|open| {
+                let status = open.room.lock().status(now);
+                let event = status
+                    .event_index
+                    .and_then(|index| open.config.events.get(index));
+                RoomReport {
+                    name: open.config.name.clone(),
+                    event_id: event.map_or_else(String::new, |event| event.name.clone()),
+                    status,
+                }
+            })
+            .collect()
+    }
+
+    fn build(
+        config: &Config,
+        mut room: impl FnMut(usize, &RoomConfig) -> Arc<Mutex<Room>>,
+    ) -> Result<Self, RegistryError> {
+        let mut rooms = Vec::with_capacity(config.rooms.len());
+        for (index, room_config) in config.rooms.iter().enumerate() {
+            let scope =
+                Scope::new(&room_config.name, room_config.cookie.name()).ok_or_else(|| {
+                    RegistryError {
+                        room: room_config.name.clone(),
+                        problem: "its name and cookie_name are longer than 500 bytes together",
+                    }
+                })?;
+            rooms.push(OpenRoom {
+                room: room(index, room_config),
+                config: room_config.clone(),
+                scope,
+            });
+        }
+        Ok(Self {
+            rooms,
+            routes: config.routes(),
+        })
+    }
+}
+
+impl OpenRoom {
+    pub fn config(&self) -> &RoomConfig {
+        &self.config
+    }
+
+    /// What this room's tickets are sealed for.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// How visitors are answered while the event of this index, or none, is in effect.
+    pub fn page(&self, event_index: Option<usize>) -> &PageSettings {
+        event_index
+            .and_then(|index| self.config.events.get(index))
+            .map_or(&self.config.page, |event| &event.page)
+    }
+
+    /// Decides a request.
+    pub fn decide(&self, now: Millis, ticket: Option<Ticket>, asks: Asks) -> Decision {
+        let mut room = self.room.lock();
+        match asks {
+            Asks::ForAPlace => room.check_in(now, ticket),
+            Asks::ForNow => room.observe(now, ticket),
+        }
+    }
+
+    /// The visitor gives its place or session back.
+    pub fn leave(&self, now: Millis, ticket: Ticket) -> bool {
+        self.room.lock().leave(now, ticket)
+    }
+
+    /// The origin ends the visitor's session.
+    pub fn revoke(&self, now: Millis, visitor: VisitorId) -> bool {
+        self.room.lock().revoke(now, visitor)
+    }
+}

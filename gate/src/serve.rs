@@ -1,0 +1,302 @@
+//! `gate serve`: puts the parts together, runs them and takes them down in order.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::admin::{AdminServer, Report};
+use crate::cli;
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, QuickArgs};
+use crate::proxy::{self, Gate, Listeners, Setup};
+use crate::registry::{Registry, RegistryError};
+use crate::state::{Loaded, Saver, StateError, StateFile};
+use crate::ticket::{KeyError, Keyring};
+
+/// How often a stopping gate looks whether its threads have ended.
+const STOP_POLL: Duration = Duration::from_millis(10);
+
+/// Why serving failed.
+#[derive(Debug)]
+pub enum ServeError {
+    Configuration(ConfigError),
+    /// Both a configuration file and flags that describe a room.
+    FlagsBesideFile,
+    Keys(KeyError),
+    State(StateError),
+    Rooms(RegistryError),
+    Random(getrandom::Error),
+    Bind(SocketAddr, io::Error),
+    Admin(SocketAddr, io::Error),
+    Thread(io::Error),
+    Signals(io::Error),
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            // These say it all themselves.
+            Self::Configuration(error) => error.fmt(f),
+            Self::Keys(error) => error.fmt(f),
+            Self::State(error) => error.fmt(f),
+            Self::Rooms(error) => error.fmt(f),
+            Self::FlagsBesideFile => f.write_str(
+                "--config stands beside flags that describe a room: give one or the other",
+            ),
+            Self::Random(_) => f.write_str("the system gave no random bytes"),
+            Self::Bind(address, _) => write!(f, "cannot listen on {address}"),
+            Self::Admin(address, _) => write!(f, "the admin endpoint cannot listen on {address}"),
+            Self::Thread(_) => f.write_str("a thread failed"),
+            Self::Signals(_) => f.write_str("signals cannot be received"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Configuration(error) => error.source(),
+            Self::Keys(error) => error.source(),
+            Self::State(error) => error.source(),
+            Self::Rooms(error) => error.source(),
+            Self::FlagsBesideFile => None,
+            Self::Random(error) => Some(error),
+            Self::Bind(_, error)
+            | Self::Admin(_, error)
+            | Self::Thread(error)
+            | Self::Signals(error) => Some(error),
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT, then lets requests in flight end. SIGHUP reads configuration and keys again.
+///
+/// # Errors
+/// What kept it from starting, or what ended it.
+pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
+    let config = read_config(order)?;
+    let threads = order.threads.map_or_else(
+        || std::thread::available_parallelism().map_or(1, usize::from),
+        usize::from,
+    );
+    let state_file = config.state_file.clone().map(StateFile::new);
+    let state = load_state(state_file.as_ref())?;
+    let clock = Clock::start(state.latest());
+    let setup = Setup {
+        keyring: Arc::new(read_keys(&config)?),
+        registry: Arc::new(
+            Registry::open(&config, &state, seed()?, clock.now()).map_err(ServeError::Rooms)?,
+        ),
+        config: Arc::new(config),
+    };
+    drop(state);
+    let config = Arc::clone(&setup.config);
+    let gate = Arc::new(Gate::new(clock, setup));
+
+    let mut listeners = Vec::new();
+    for &address in &config.listen {
+        let bound = Listeners::bind(address, threads);
+        listeners.push(bound.map_err(|error| ServeError::Bind(address, error))?);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(ServeError::Thread)?;
+    let admin = start_admin(&config, &gate, clock)?;
+    let saver = start_saver(state_file, &gate, clock)?;
+    let served = runtime.block_on(run(order, &gate, listeners, threads));
+    if let Some(admin) = admin {
+        admin.stop();
+    }
+    // After the last request, so that nothing it did is forgotten.
+    let saved = saver.map_or(Ok(()), Saver::stop);
+    served.and(saved.map_err(ServeError::State))
+}
+
+async fn run(
+    order: &cli::Serve,
+    gate: &Arc<Gate>,
+    listeners: Vec<Listeners>,
+    threads: usize,
+) -> Result<(), ServeError> {
+    // Before anything runs that a signal should end in order.
+    let mut signals = Signals::listen().map_err(ServeError::Signals)?;
+    let addresses: Vec<_> = listeners.iter().map(Listeners::address).collect();
+    let (stop, stopped) = watch::channel(false);
+    let running = proxy::start(gate, listeners, threads, &stopped).map_err(ServeError::Thread)?;
+    for address in addresses {
+        log::info!("listening on http://{address}");
+    }
+    while let Asked::Reload = signals.next().await {
+        reload(order, gate);
+    }
+    log::info!("stopping: requests in flight may end");
+    gate.stop();
+    stop.send_replace(true);
+    join(running).await
+}
+
+fn read_config(order: &cli::Serve) -> Result<Config, ServeError> {
+    match &order.config {
+        Some(_) if order.quick != QuickArgs::default() => Err(ServeError::FlagsBesideFile),
+        Some(file) => Config::load(file).map_err(ServeError::Configuration),
+        None => Config::from_quick(&order.quick).map_err(ServeError::Configuration),
+    }
+}
+
+fn read_keys(config: &Config) -> Result<Keyring, ServeError> {
+    match &config.key_file {
+        Some(file) => Keyring::load_or_create(file),
+        None => Keyring::ephemeral(),
+    }
+    .map_err(ServeError::Keys)
+}
+
+fn load_state(file: Option<&StateFile>) -> Result<Loaded, ServeError> {
+    let Some(file) = file else {
+        return Ok(Loaded::default());
+    };
+    let state = file.load().map_err(ServeError::State)?;
+    if let Some((aside, error)) = &state.set_aside {
+        log::error!(
+            "{error}; it is kept as {}, and every visitor is a new one",
+            aside.display()
+        );
+    }
+    Ok(state)
+}
+
+/// What a room draws its visitors' numbers from.
+fn seed() -> Result<u64, ServeError> {
+    let mut seed = [0; 8];
+    getrandom::fill(&mut seed).map_err(ServeError::Random)?;
+    Ok(u64::from_ne_bytes(seed))
+}
+
+fn start_admin(
+    config: &Config,
+    gate: &Arc<Gate>,
+    clock: Clock,
+) -> Result<Option<AdminServer>, ServeError> {
+    let Some(address) = config.admin else {
+        return Ok(None);
+    };
+    let gate = Arc::clone(gate);
+    let view = move || Report {
+        rooms: gate.setup().registry.reports(clock.now()),
+        proxy: gate.counts(),
+        kernel: serde_json::Value::Null,
+    };
+    let admin = AdminServer::start(address, Arc::new(view))
+        .map_err(|error| ServeError::Admin(address, error))?;
+    log::info!("admin endpoint on http://{}", admin.address());
+    Ok(Some(admin))
+}
+
+fn start_saver(
+    file: Option<StateFile>,
+    gate: &Arc<Gate>,
+    clock: Clock,
+) -> Result<Option<Saver>, ServeError> {
+    let Some(file) = file else {
+        return Ok(None);
+    };
+    let gate = Arc::clone(gate);
+    let source = move |now| gate.setup().registry.snapshots(now);
+    Saver::start(file, clock, source)
+        .map(Some)
+        .map_err(ServeError::Thread)
+}
+
+/// Takes over what files say now. What cannot be used changes nothing and is logged. Listeners, files and the admin
+/// endpoint stay as they were at the start.
+fn reload(order: &cli::Serve, gate: &Gate) {
+    match reloaded(order, gate) {
+        Ok(setup) => {
+            log::info!("reloaded: {} rooms", setup.config.rooms.len());
+            gate.replace_setup(setup);
+        }
+        Err(error) => {
+            for line in error.to_string().lines() {
+                log::error!("not reloaded, nothing has changed: {line}");
+            }
+        }
+    }
+}
+
+fn reloaded(order: &cli::Serve, gate: &Gate) -> Result<Setup, ServeError> {
+    let config = read_config(order)?;
+    let before = gate.setup();
+    let keyring = match &before.config.key_file {
+        Some(file) => Arc::new(Keyring::load(file).map_err(ServeError::Keys)?),
+        None => Arc::clone(&before.keyring),
+    };
+    let registry = before
+        .registry
+        .reload(&config, seed()?, gate.now())
+        .map_err(ServeError::Rooms)?;
+    for (key, differs) in [
+        ("listen", config.listen != before.config.listen),
+        ("admin", config.admin != before.config.admin),
+        ("state_file", config.state_file != before.config.state_file),
+        ("key_file", config.key_file != before.config.key_file),
+        ("kernel", config.kernel != before.config.kernel),
+    ] {
+        if differs {
+            log::warn!("{key} has changed: that takes a restart");
+        }
+    }
+    Ok(Setup {
+        config: Arc::new(config),
+        registry: Arc::new(registry),
+        keyring,
+    })
+}
+
+enum Asked {
+    Reload,
+    Stop,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn listen() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+}
+
+async fn join(running: Vec<JoinHandle<io::Result<()>>>) -> Result<(), ServeError> {
+    for thread in running {
+        while !thread.is_finished() {
+            tokio::time::sleep(STOP_POLL).await;
+        }
+        match thread.join() {
+            Ok(result) => result.map_err(ServeError::Thread)?,
+            Err(_) => return Err(ServeError::Thread(io::Error::other("it panicked"))),
+        }
+    }
+    Ok(())
+}
