@@ -136,6 +136,14 @@ impl Connection {
         }
     }
 
+    /// Reads what is there, buffered bytes first: for what follows an upgrade.
+    ///
+    /// # Errors
+    /// As the socket says.
+    pub fn read_some(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.read(bytes)
+    }
+
     /// The socket below, for half-closing and timeouts.
     pub fn socket(&self) -> &TcpStream {
         self.stream.get_ref()

@@ -96,7 +96,6 @@ async fn http(core: &Rc<Core>, stream: TcpStream, peer: SocketAddr) -> End {
     });
     let mut connection = core.local().http.serve_connection(io, service);
     let mut second = pin!(sleep(TICK));
-    let mut parking = false;
     let ended = poll_fn(|cx| {
         while second.as_mut().poll(cx).is_ready() {
             second.as_mut().reset(Instant::now() + TICK);
@@ -106,7 +105,7 @@ async fn http(core: &Rc<Core>, stream: TcpStream, peer: SocketAddr) -> End {
             match watch.tick(core.local().limits()) {
                 Verdict::Keep | Verdict::Expired => {}
                 Verdict::Park => {
-                    parking = true;
+                    watch.keep_socket.set(true);
                     Pin::new(&mut connection).graceful_shutdown();
                 }
                 Verdict::Cut(reason) => {
@@ -132,7 +131,9 @@ async fn http(core: &Rc<Core>, stream: TcpStream, peer: SocketAddr) -> End {
     }
     match result {
         Ok(()) if watch.linger.get() => End::Linger(stream),
-        Ok(()) if parking && parts.read_buf.is_empty() && !core.gate.is_stopping() => {
+        Ok(())
+            if watch.keep_socket.get() && parts.read_buf.is_empty() && !core.gate.is_stopping() =>
+        {
             End::Park(stream)
         }
         Ok(()) => End::Close,

@@ -58,6 +58,8 @@ pub(super) struct Watch {
     head_scan: Cell<HeadScan>,
     /// Closing now could destroy an answer that the client has yet to read, because it is still sending.
     pub(super) linger: Cell<bool>,
+    /// HTTP is to end without ending the socket, which is parked then.
+    pub(super) keep_socket: Cell<bool>,
     pub(super) upgraded: RefCell<Option<Upgraded>>,
 }
 
@@ -71,6 +73,7 @@ impl Watch {
             client_write_blocked: Cell::new(false),
             head_scan: Cell::new(HeadScan::START),
             linger: Cell::new(false),
+            keep_socket: Cell::new(false),
             upgraded: RefCell::new(None),
         }
     }
@@ -112,6 +115,8 @@ impl Watch {
     pub(super) fn client_sent(&self, bytes: &[u8]) {
         match self.awaiting.get() {
             Awaiting::Request if !bytes.is_empty() => {
+                // A request after all: its answer may need the end of the socket.
+                self.keep_socket.set(false);
                 self.enter(Awaiting::Head);
                 self.head_scan.set(self.head_scan.get().over(bytes));
             }
