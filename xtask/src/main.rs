@@ -16,6 +16,7 @@ mod build_ebpf;
 mod child;
 mod ci;
 mod demo;
+mod package;
 mod run;
 mod setup;
 mod test;
@@ -49,6 +50,8 @@ enum Command {
     /// Another client of the benchmark
     #[command(hide = true)]
     BenchVisit(bench::packets::VisitArgs),
+    /// Packs a release: the binary, a service for systemd, an example configuration, the README
+    Package,
     /// Checks what the compiler does not: headers, SAFETY comments, sizes, the README's tables
     Tidy,
     /// Runs what has to pass before a change lands
@@ -69,6 +72,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(&root(), &args),
         Command::BenchFlood(args) => bench::packets::flood(&args),
         Command::BenchVisit(args) => bench::packets::visit(&args),
+        Command::Package => package::run(&root()),
         Command::Tidy => tidy::run(&root()),
         Command::Ci => ci::run(&root()),
     };
