@@ -34,6 +34,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     })?;
     step("tidy", &|| tidy::run(root))?;
     step("test", &|| run::checked(&mut xtask(root, &["test"])?))?;
+    step("demo", &|| {
+        run::checked(&mut xtask(root, &["demo", "--once"])?)
+    })?;
     println!("\nall passed");
     for (name, seconds) in times {
         println!("  {name:<8} {seconds:>5} s");

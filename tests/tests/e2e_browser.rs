@@ -1,0 +1,79 @@
+//! A real browser in front of a full room: it shows the line, waits, and gets in without anybody touching it; by the page's own
+//! script, and without scripts by the `Refresh` header.
+
+use std::time::Duration;
+
+use gate_tests::browser::{Browser, Script, Setup};
+use gate_tests::curl::Curl;
+use gate_tests::{Gate, Need, Nginx, need};
+
+/// The rate's minute, a refresh, and time for a loaded machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+#[test]
+fn browsers_wait_and_get_in_by_themselves() {
+    let needs = ["nginx", "curl", "chromium", "chromedriver"].map(Need::Command);
+    if !need::all(&needs) {
+        return;
+    }
+    let origin = Nginx::with(
+        "location / { default_type text/html; return 200 '<title>Shop</title><h1>Welcome in</h1>'; }
+         location = /logout { add_header Cf-Waiting-Room-Command revoke; return 200 'bye'; }",
+    );
+    let gate = Gate::configured(
+        &"listen = [\"{listen}\"]
+origin = \"{origin}\"
+state_file = \"{folder}/state\"
+key_file = \"{folder}/keys\"
+
+[[rooms]]
+name = \"shop\"
+host = \"shop.test\"
+path = \"/\"
+total_active_users = 2
+new_users_per_minute = 2
+session_duration = 5
+refresh_interval_seconds = 5
+json_response_enabled = true
+enabled_origin_commands = [\"revoke\"]
+"
+        .replace("{origin}", &origin.url()),
+    );
+    let inside: Vec<Curl> = (0..2)
+        .map(|_| Curl::new(gate.address(), "shop.test"))
+        .collect();
+    for visitor in &inside {
+        assert!(visitor.get("/").body.contains("Welcome in"));
+    }
+
+    let url = format!("http://shop.test:{}/", gate.address().port());
+    let scripted = Browser::start();
+    let plain = Browser::with(&Setup {
+        script: Script::Off,
+        ..Setup::default()
+    });
+    for browser in [&scripted, &plain] {
+        browser.open(&url);
+        let text = browser.visible_text();
+        assert!(!text.contains("Welcome in"), "the room is full: {text}");
+        assert!(text.len() > 20, "the page says something: {text:?}");
+    }
+    let mark = "window.untouched = true; return true";
+    scripted.eval(mark);
+
+    for visitor in &inside {
+        assert!(visitor.get("/logout").body.contains("bye"));
+    }
+    // The page refreshes its numbers in place: no reload while it waits.
+    std::thread::sleep(Duration::from_secs(12));
+    assert_eq!(
+        scripted.eval("return window.untouched === true"),
+        true,
+        "the script does not reload a page that waits"
+    );
+    for browser in [&scripted, &plain] {
+        browser.wait_for_text("Welcome in", PATIENCE);
+        assert_eq!(browser.title(), "Shop");
+        assert_eq!(browser.url(), url, "the address never changed");
+    }
+}
