@@ -12,13 +12,14 @@ mod origin;
 mod page;
 mod quick;
 mod room;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crate::kernel::KernelSettings;
 use crate::kernel::settings::Prefix;
@@ -123,39 +124,6 @@ impl Config {
                 .iter()
                 .map(|room| (room.routes.as_slice(), room.path_case)),
         )
-    }
-}
-
-/// A configuration in force that can be replaced by what its file says now.
-#[derive(Clone, Debug)]
-pub struct InForce {
-    file: PathBuf,
-    config: Arc<Config>,
-}
-
-impl InForce {
-    /// Loads a file for the first time.
-    ///
-    /// # Errors
-    /// As [`Config::load`].
-    pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        Ok(Self {
-            file: file.to_owned(),
-            config: Arc::new(Config::load(file)?),
-        })
-    }
-
-    pub fn config(&self) -> &Arc<Config> {
-        &self.config
-    }
-
-    /// Reads the file again.
-    ///
-    /// # Errors
-    /// As [`Config::load`]; what was in force stays in force.
-    pub fn reload(&mut self) -> Result<&Arc<Config>, ConfigError> {
-        self.config = Arc::new(Config::load(&self.file)?);
-        Ok(&self.config)
     }
 }
 
