@@ -158,6 +158,14 @@ impl<'a> Section<'a> {
         self.table.iter().any(|entry| entry.key == key)
     }
 
+    /// Whether the key is there and holds an array of nothing.
+    pub(super) fn is_empty_array(&self, key: &str) -> bool {
+        let entry = self.table.iter().find(|entry| entry.key == key);
+        entry.is_some_and(
+            |entry| matches!(&entry.node.value, Value::Array(items) if items.is_empty()),
+        )
+    }
+
     /// Reports a key that must be there and is not.
     pub(super) fn require(&self, key: &str, what: &str) {
         if !self.has(key) {

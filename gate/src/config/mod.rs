@@ -279,8 +279,8 @@ fn read_listen(section: &mut Section<'_>) -> Option<Vec<SocketAddr>> {
         }
     }
     let addresses: Vec<_> = found.into_iter().map(|address| address.value).collect();
-    if addresses.is_empty() {
-        report.add(&at, "must hold at least one valid address");
+    if section.is_empty_array("listen") {
+        report.add(&at, "must hold at least one address");
     }
     Some(addresses)
 }
@@ -307,14 +307,13 @@ fn read_rooms(
 ) -> Option<Vec<RoomConfig>> {
     let report = section.report();
     section.require("rooms", "at least one [[rooms]]");
-    let had = section.has("rooms");
     let sections = section.tables("rooms");
     let at = section.at_value("rooms");
     if sections.len() > ROOMS_MAX {
         report.add(&at, format!("must be at most {ROOMS_MAX} rooms"));
         return None;
     }
-    if had && sections.is_empty() {
+    if section.is_empty_array("rooms") {
         report.add(&at, "must hold at least one room");
     }
     let mut rooms: Vec<_> = sections

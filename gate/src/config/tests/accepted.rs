@@ -41,6 +41,47 @@ fn the_flash_sale_is_accepted() {
 }
 
 #[test]
+fn the_file_with_every_key_misses_none() {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/configs/full.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    // Each table is given a key that nobody knows: its fault lists the keys that the code knows there.
+    let tables = [
+        ("listen = [", "zzzz = 1\nlisten = ["),
+        ("[limits]\n", "[limits]\nzzzz = 1\n"),
+        ("[kernel]\n", "[kernel]\nzzzz = 1\n"),
+        ("[[rooms]]\n", "[[rooms]]\nzzzz = 1\n"),
+        ("[[rooms.events]]\n", "[[rooms.events]]\nzzzz = 1\n"),
+        (
+            "[rooms.cookie_attributes]\n",
+            "[rooms.cookie_attributes]\nzzzz = 1\n",
+        ),
+        ("{ host = \"tickets.", "{ zzzz = 1, host = \"tickets."),
+    ];
+    let spoiled = tables.iter().fold(text.clone(), |text, (from, to)| {
+        assert!(text.contains(from), "{from}");
+        text.replacen(from, to, 1)
+    });
+    let error = Config::parse(&spoiled, &file).unwrap_err();
+    assert_eq!(error.faults().len(), tables.len(), "{error}");
+    for fault in error.faults() {
+        let (_, known) = fault.problem.split_once("known here: ").unwrap();
+        for key in known.split(", ") {
+            let forms = [
+                format!("\n{key} = "),
+                format!("\n[{key}]"),
+                format!("\n[[{key}]]"),
+                format!("\n[rooms.{key}]"),
+                format!("\n[[rooms.{key}]]"),
+                format!(", {key} = "),
+                format!("{{ {key} = "),
+            ];
+            let stands = forms.iter().any(|form| text.contains(form));
+            assert!(stands, "{key} of {} is not in full.toml", fault.key);
+        }
+    }
+}
+
+#[test]
 fn every_key_is_read_back() {
     let config = fixture("full.toml");
     assert_eq!(

@@ -258,7 +258,7 @@ fn addresses_that_cannot_be_used() {
         ),
         (
             "listen = []",
-            "gate.toml:1: listen = []: must hold at least one valid address",
+            "gate.toml:1: listen = []: must hold at least one address",
         ),
         (
             "listen = [\"127.0.0.1:1\", \"127.0.0.1:1\"]",
@@ -278,8 +278,7 @@ fn addresses_that_cannot_be_used() {
         ),
     ] {
         let text = HEAD.replacen("listen = \"127.0.0.1:8000\"", line, 1);
-        let found = complaint(&text);
-        assert!(found.contains(expected), "{expected:?} is not in\n{found}");
+        complains(&text, &[expected]);
     }
 }
 
