@@ -10,7 +10,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::admin::RoomReport;
-use crate::config::{Config, PageSettings, RoomConfig};
+use crate::config::{Config, ForwardCookie, PageSettings, RoomConfig};
 use crate::room::{Decision, Millis, Room, Snapshot, Ticket, VisitorId};
 use crate::route::{RoomIndex, Table};
 use crate::state::Loaded;
@@ -21,6 +21,45 @@ use crate::ticket::Scope;
 pub struct Registry {
     rooms: Vec<OpenRoom>,
     routes: Table,
+    hidden_cookies: HiddenCookies,
+}
+
+/// Names of the rooms' cookies that no origin sees, whichever room a request is for.
+#[derive(Clone, Debug, Default)]
+pub struct HiddenCookies {
+    /// Sorted.
+    names: Vec<Box<[u8]>>,
+}
+
+impl HiddenCookies {
+    fn of(rooms: &[RoomConfig]) -> Self {
+        let named = |forward: ForwardCookie| {
+            rooms
+                .iter()
+                .filter(move |room| room.forward_cookie == forward)
+                .map(|room| room.cookie.name().as_bytes())
+        };
+        let shown: Vec<&[u8]> = named(ForwardCookie::Forwarded).collect();
+        Self::of_bytes(named(ForwardCookie::Withheld).filter(|name| !shown.contains(name)))
+    }
+
+    fn of_bytes<'a>(names: impl Iterator<Item = &'a [u8]>) -> Self {
+        let mut names: Vec<Box<[u8]>> = names.map(Box::from).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self { names }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_names(names: &[&str]) -> Self {
+        Self::of_bytes(names.iter().map(|name| name.as_bytes()))
+    }
+
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.names
+            .binary_search_by(|hidden| (**hidden).cmp(name))
+            .is_ok()
+    }
 }
 
 /// A room's configuration cannot be run.
@@ -106,6 +145,11 @@ impl Registry {
         Some(index)
     }
 
+    /// The cookies that stay here.
+    pub fn hidden_cookies(&self) -> &HiddenCookies {
+        &self.hidden_cookies
+    }
+
     pub fn rooms(&self) -> &[OpenRoom] {
         &self.rooms
     }
@@ -158,6 +202,7 @@ impl Registry {
         Ok(Self {
             rooms,
             routes: config.routes(),
+            hidden_cookies: HiddenCookies::of(&config.rooms),
         })
     }
 }

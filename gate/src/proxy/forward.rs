@@ -14,6 +14,7 @@ use http::header::HeaderMap;
 use http::request::Parts;
 
 use super::upstream::{Framing, is_hop_by_hop, tokens};
+use crate::registry::HiddenCookies;
 
 /// Whose word on the client is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub(super) struct Rewrite<'a> {
     pub(super) framing: Framing,
     /// The protocol to change to, where the client asks for one.
     pub(super) upgrade: Option<&'a [u8]>,
-    /// The cookie that the origin does not see.
-    pub(super) hidden_cookie: Option<&'a str>,
+    /// The cookies that the origin does not see.
+    pub(super) hidden_cookies: &'a HiddenCookies,
 }
 
 /// Writes the request's head to `out`.
@@ -80,10 +81,8 @@ pub(super) fn write_head(out: &mut Vec<u8>, parts: &Parts, rewrite: &Rewrite<'_>
             other if is_hop_by_hop(other) => continue,
             "content-length" if rewrite.framing == Framing::Chunked => continue,
             "cookie" => {
-                if let Some(hidden) = rewrite.hidden_cookie {
-                    write_cookies(out, value, hidden);
-                    continue;
-                }
+                write_cookies(out, value, rewrite.hidden_cookies);
+                continue;
             }
             "forwarded" | "x-real-ip" if !trusted => continue,
             "x-forwarded-proto" => {
@@ -137,14 +136,19 @@ fn put(out: &mut Vec<u8>, pieces: &[&[u8]]) {
     }
 }
 
-/// The cookies of one field without the one that is ours; nothing where no other is left.
-fn write_cookies(out: &mut Vec<u8>, value: &[u8], hidden: &str) {
+/// The cookies of one field without those that are ours: as it came where there is none, nothing where no other is left.
+fn write_cookies(out: &mut Vec<u8>, value: &[u8], hidden: &HiddenCookies) {
+    let is_ours = |cookie: &[u8]| {
+        let name = cookie.split(|&byte| byte == b'=').next();
+        hidden.contains(name.unwrap_or(cookie).trim_ascii())
+    };
+    let cookies = || value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
+    if !cookies().any(is_ours) {
+        put(out, &[b"cookie: ", value, b"\r\n"]);
+        return;
+    }
     let mut is_first = true;
-    for cookie in value.split(|&byte| byte == b';').map(<[u8]>::trim_ascii) {
-        let name = cookie.split(|&byte| byte == b'=').next().unwrap_or(cookie);
-        if cookie.is_empty() || name.trim_ascii_end() == hidden.as_bytes() {
-            continue;
-        }
+    for cookie in cookies().filter(|cookie| !cookie.is_empty() && !is_ours(cookie)) {
         out.extend_from_slice(if is_first { b"cookie: " } else { b"; " });
         out.extend_from_slice(cookie);
         is_first = false;
@@ -189,7 +193,7 @@ mod tests {
         }
     }
 
-    fn head_of(request: http::request::Builder, peer: Peer, hidden: Option<&str>) -> String {
+    fn head_of(request: http::request::Builder, peer: Peer, hidden: &[&str]) -> String {
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let mut out = Vec::new();
         let rewrite = Rewrite {
@@ -197,7 +201,7 @@ mod tests {
             host: b"shop.example",
             framing: Framing::Empty,
             upgrade: None,
-            hidden_cookie: hidden,
+            hidden_cookies: &HiddenCookies::of_names(hidden),
         };
         write_head(&mut out, &parts, &rewrite);
         String::from_utf8(out).unwrap()
@@ -218,11 +222,11 @@ mod tests {
                 .header("x-real-ip", "10.0.0.1")
         };
         assert_eq!(
-            head_of(forged(), Peer::Client, None),
+            head_of(forged(), Peer::Client, &[]),
             "GET /a?b=1 HTTP/1.1\r\nhost: shop.example\r\nx-forwarded-for: 192.0.2.7\r\n\
              x-forwarded-proto: http\r\nx-forwarded-host: shop.example\r\n\r\n"
         );
-        let trusted = head_of(forged(), Peer::TrustedProxy, None);
+        let trusted = head_of(forged(), Peer::TrustedProxy, &[]);
         assert!(trusted.contains("x-forwarded-for: 10.0.0.1, 192.0.2.7\r\n"));
         assert!(trusted.contains("x-forwarded-proto: https\r\n"));
         assert!(trusted.contains("x-forwarded-host: bank.example\r\n"));
@@ -241,7 +245,7 @@ mod tests {
                 .header("expect", "100-continue")
                 .header("x-end", "1"),
             Peer::Client,
-            None,
+            &[],
         );
         for gone in ["x-hop", "keep-alive", "secret", "gzip", "expect"] {
             assert!(!head.contains(gone), "{gone} in {head}");
@@ -260,16 +264,19 @@ mod tests {
                 "cookie: __waitingroom_2=y\r\n",
             ),
             ("__waitingroom", ""),
-            (";; a = 1 ;", "cookie: a = 1\r\n"),
+            (";; a = 1 ;", "cookie: ;; a = 1 ;\r\n"),
+            (";; a = 1 ; __waitingroom = x", "cookie: a = 1\r\n"),
+            ("__other_room=x; a=1", "cookie: a=1\r\n"),
         ] {
             let mut out = Vec::new();
-            write_cookies(&mut out, value.as_bytes(), "__waitingroom");
+            let hidden = HiddenCookies::of_names(&["__waitingroom", "__other_room"]);
+            write_cookies(&mut out, value.as_bytes(), &hidden);
             assert_eq!(String::from_utf8(out).unwrap(), left, "{value}");
         }
         let kept = head_of(
             request().header("cookie", "__waitingroom=x"),
             Peer::Client,
-            None,
+            &[],
         );
         assert!(kept.contains("cookie: __waitingroom=x\r\n"));
     }

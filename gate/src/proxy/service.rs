@@ -16,7 +16,7 @@ use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
 use super::visit::Visit;
 use super::watch::{Awaiting, Watch};
-use crate::config::{ForwardCookie, RevokeCommand, RoomConfig};
+use crate::config::RevokeCommand;
 use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
@@ -48,11 +48,7 @@ pub(super) async fn answer(
     let host = parts.headers.get(header::HOST).map(HeaderValue::as_bytes);
     match local.room(&parts.uri, host) {
         Some((room, pool)) => visit(way, room, pool, parts, body, in_flight).await,
-        None => {
-            way.forward(&local.pool, None, parts, body, in_flight)
-                .await
-                .0
-        }
+        None => way.forward(&local.pool, parts, body, in_flight).await.0,
     }
 }
 
@@ -80,11 +76,7 @@ async fn visit(
     if wish == Wish::Preflight {
         return match answers::preflight(&config.cors, &parts) {
             Some(reply) => reply_with(reply, in_flight),
-            None => {
-                way.forward(pool, hidden_cookie(config), parts, body, in_flight)
-                    .await
-                    .0
-            }
+            None => way.forward(pool, parts, body, in_flight).await.0,
         };
     }
     let visit = Visit::of(core, way.local, room, way.sender, &parts.headers);
@@ -110,8 +102,7 @@ async fn visit(
                 set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
                 return response;
             }
-            let hidden = hidden_cookie(config);
-            let (mut response, command) = way.forward(pool, hidden, parts, body, in_flight).await;
+            let (mut response, command) = way.forward(pool, parts, body, in_flight).await;
             if command == Command::Revoke && config.revoke_command == RevokeCommand::Obeyed {
                 room.revoke(core.now(), session.visitor);
                 expire_cookie(room, &visit, &mut response);
@@ -139,7 +130,7 @@ async fn visit(
             let reply = answers::waiting(settings, &config.cors, wish, &parts, &view);
             reply_with(reply, in_flight)
         }
-        Decision::Bypass => way.forward(pool, None, parts, body, in_flight).await.0,
+        Decision::Bypass => way.forward(pool, parts, body, in_flight).await.0,
     }
 }
 
@@ -173,7 +164,6 @@ impl Way<'_> {
     async fn forward(
         self,
         pool: &Rc<Pool>,
-        hidden_cookie: Option<&str>,
         mut parts: Parts,
         body: Incoming,
         in_flight: InFlight,
@@ -190,7 +180,7 @@ impl Way<'_> {
                 host: check::host(&parts),
                 framing,
                 upgrade,
-                hidden_cookie,
+                hidden_cookies: self.local.setup.registry.hidden_cookies(),
             },
         );
         let exchange = Exchange {
@@ -261,14 +251,6 @@ impl Way<'_> {
         self.core.counts.origin_failures.add_one();
         self.core.log_failure(pool.origin(), error);
         response
-    }
-}
-
-/// The cookie that the room's origin does not see.
-fn hidden_cookie(config: &RoomConfig) -> Option<&str> {
-    match config.forward_cookie {
-        ForwardCookie::Withheld => Some(config.cookie.name()),
-        ForwardCookie::Forwarded => None,
     }
 }
 
