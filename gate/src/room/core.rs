@@ -342,7 +342,7 @@ impl Room {
         let Some(standing) = self.line.standing(index) else {
             return self.newcomer(candidate.visitor, Newcomer::Joins);
         };
-        let counts = self.counts(standing);
+        let counts = self.check_in_counts(standing);
         if counts {
             self.line
                 .check_in(index, seconds(self.now), present_seconds(refresh_seconds));
@@ -382,7 +382,7 @@ impl Room {
     }
 
     /// Whether a check-in does anything. Early by a second still counts: whole seconds are all that is known.
-    pub(super) fn counts(&self, standing: Standing) -> bool {
+    pub(super) fn check_in_counts(&self, standing: Standing) -> bool {
         !standing.present
             || u32::from(standing.seconds_since_check_in) + 1 >= self.least_refresh_seconds()
     }

@@ -7,7 +7,7 @@
 //! Nothing fires when a waiter falls silent. Each block knows the second in which something in it may change next, and
 //! [`Line::advance`] looks at those that are due, from the head on.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::fenwick::RingSums;
@@ -66,6 +66,8 @@ pub(super) struct Line {
     exact_slots: usize,
     /// Where the round over the blocks behind them goes on.
     cursor: usize,
+    /// Numbers of the blocks that take memory.
+    occupied: BTreeSet<u64>,
 }
 
 fn short(second: u32) -> u16 {
@@ -144,6 +146,7 @@ impl Line {
             stepped_s: now_s,
             exact_slots: 0,
             cursor: 0,
+            occupied: BTreeSet::new(),
         }
     }
 
@@ -217,14 +220,26 @@ impl Line {
     /// Looks at every block that is due, however far back. For a line whose places are far apart; see `shared`.
     pub(super) fn advance_all(&mut self, now_s: u32) {
         self.stepped_s = self.stepped_s.max(now_s);
+<<<<<<< HEAD
         self.step_all();
+=======
+        let due: Vec<usize> = self
+            .occupied
+            .iter()
+            .map(|number| self.slot_of(number * BLOCK))
+            .filter(|at| self.due_s[*at] <= self.stepped_s)
+            .collect();
+        for at in due {
+            self.sweep(at, self.stepped_s);
+        }
+>>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     /// Present waiters by groups of `width` places, a multiple of the block's, without empty groups.
     pub(super) fn present_by(&self, width: u64) -> impl Iterator<Item = (u64, u32)> + '_ {
-        self.slots.iter().enumerate().filter_map(move |(at, slot)| {
-            let present = slot.block.as_ref()?.present_count();
-            let index = (self.first_block + at as u64) * BLOCK;
+        self.occupied.iter().filter_map(move |number| {
+            let index = number * BLOCK;
+            let present = self.block(index)?.present_count();
             (present > 0).then_some((index / width, present))
         })
     }
@@ -310,6 +325,7 @@ impl Line {
             if block.alive_count() == 0 {
                 self.slots[at].block = None;
                 self.due_s[at] = NEVER;
+                self.occupied.remove(&(index / BLOCK));
             }
         }
         self.alive -= 1;
@@ -393,9 +409,11 @@ impl Line {
         let at = self.slot_of(index);
         let (word, mask) = bit(index);
         let within = (index % BLOCK) as usize;
-        let block = self.slots[at]
-            .block
-            .get_or_insert_with(|| Arc::new(Block::empty()));
+        let occupied = &mut self.occupied;
+        let block = self.slots[at].block.get_or_insert_with(|| {
+            occupied.insert(number);
+            Arc::new(Block::empty())
+        });
         let block = Arc::make_mut(block);
         block.last_check_in[within] = short(check_in_s);
         block.present_until[within] = short(check_in_s).wrapping_add(present_seconds);
@@ -427,6 +445,7 @@ impl Line {
         }
         if alive_left == 0 {
             self.slots[at].block = None;
+            self.occupied.remove(&(self.first_block + at as u64));
         }
     }
 
@@ -453,6 +472,7 @@ impl Line {
         self.alive = 0;
         self.exact_slots = 0;
         self.cursor = 0;
+        self.occupied.clear();
     }
 
     fn block(&self, index: u64) -> Option<&Block> {

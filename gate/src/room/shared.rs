@@ -60,11 +60,34 @@ pub struct WaitersBySecond(Vec<(u64, i64)>);
 impl WaitersBySecond {
     /// From pairs of second and count, in any order; the same second may come again.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (u64, i64)>) -> Self {
-        let mut sums = BTreeMap::new();
-        for (second, count) in pairs {
-            *sums.entry(second).or_insert(0_i64) += count;
+        let mut pairs: Vec<(u64, i64)> = pairs.into_iter().collect();
+        // Stable: fast where whole stretches are in order, as they mostly are.
+        pairs.sort_by_key(|(second, _)| *second);
+        pairs.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
+        pairs.retain(|(_, count)| *count != 0);
+        Self(pairs)
+    }
+
+    /// This sum with `more` in place of `less`.
+    #[must_use]
+    pub fn replace(&self, less: &Self, more: &Self) -> Self {
+        if less == more {
+            return self.clone();
         }
-        Self(sums.into_iter().filter(|(_, count)| *count != 0).collect())
+        let less = less.0.iter().map(|(second, count)| (*second, -count));
+        Self::from_pairs(
+            self.0
+                .iter()
+                .copied()
+                .chain(less)
+                .chain(more.0.iter().copied()),
+        )
     }
 
     /// In order of seconds, without zeros.
@@ -88,12 +111,18 @@ pub struct View {
     pub elsewhere: WaitersBySecond,
 }
 
-/// What a gate tells the others.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+/// What the limits of a gate's room are measured against.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
     /// Sessions, less those that are counted here and still known elsewhere.
     pub active_users: i64,
     pub admitted_last_minute: u64,
+}
+
+/// What a gate tells the others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub counts: Counts,
     /// Slots used since the gate began.
     pub slots_used: u64,
     /// Slots in hand.
@@ -249,7 +278,7 @@ impl Room {
                 };
                 if settings.queueing_method == QueueingMethod::Random {
                     let standing = self.line.standing(index);
-                    let counts = standing.is_some_and(|standing| self.counts(standing));
+                    let counts = standing.is_some_and(|standing| self.check_in_counts(standing));
                     return counts && in_view > 0 && self.draws_a_slot(in_view);
                 }
                 self.waiters_before(index) < free
@@ -265,6 +294,16 @@ impl Room {
         }
     }
 
+    /// The duration in effect.
+    pub fn session_duration_seconds(&self) -> u32 {
+        self.in_effect.settings.session_duration.as_seconds()
+    }
+
+    /// Slots used since the gate began.
+    pub fn slots_used(&self) -> u64 {
+        self.shared.as_ref().map_or(0, |shared| shared.used)
+    }
+
     /// Takes every slot out of hand, to be given back.
     pub fn withdraw(&mut self) -> u64 {
         self.shared
@@ -272,9 +311,22 @@ impl Room {
             .map_or(0, |shared| std::mem::take(&mut shared.in_hand))
     }
 
+    /// Active users and admissions of the last 60 s, as [`Room::report`] says them.
+    pub fn counts(&mut self, now: Millis) -> Counts {
+        self.advance(now);
+        let moved = self
+            .shared
+            .as_ref()
+            .map_or(0, |shared| shared.session_moves.values().sum::<i64>());
+        Counts {
+            active_users: i64::try_from(self.sessions.len()).unwrap_or(i64::MAX) + moved,
+            admitted_last_minute: self.rate.total(),
+        }
+    }
+
     /// What the other gates are to know.
     pub fn report(&mut self, now: Millis) -> Report {
-        self.advance(now);
+        let counts = self.counts(now);
         let Some(shared) = &self.shared else {
             return Report::default();
         };
@@ -286,10 +338,8 @@ impl Room {
             .waiter_moves
             .iter()
             .map(|(&(_, second), &count)| (second, count));
-        let sessions = i64::try_from(self.sessions.len()).unwrap_or(i64::MAX);
         Report {
-            active_users: sessions + shared.session_moves.values().sum::<i64>(),
-            admitted_last_minute: self.rate.total(),
+            counts,
             slots_used: shared.used,
             slots_in_hand: shared.in_hand,
             new_users: shared.new_users,
@@ -530,6 +580,7 @@ mod tests {
     }
 
     fn waits(room: &mut Room, now: Millis, ticket: Option<Ticket>) -> (Ticket, u64) {
+<<<<<<< HEAD
         match room.check_in(now, ticket) {
             Decision::Wait { ticket, view, .. } => {
                 (Ticket::Waiting(ticket), view.position.unwrap())
@@ -538,16 +589,31 @@ mod tests {
                 panic!("{other:?}")
             }
         }
+=======
+        let decision = room.check_in(now, ticket);
+        let Decision::Wait { ticket, view, .. } = decision else {
+            panic!("{decision:?}");
+        };
+        (Ticket::Waiting(ticket), view.position.unwrap())
+>>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     fn enters(room: &mut Room, now: Millis, ticket: Option<Ticket>) -> Ticket {
         room.deposit(1);
+<<<<<<< HEAD
         match room.check_in(now, ticket) {
             Decision::Admit { session, .. } => Ticket::Session(session),
             other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
                 panic!("{other:?}")
             }
         }
+=======
+        let decision = room.check_in(now, ticket);
+        let Decision::Admit { session, .. } = decision else {
+            panic!("{decision:?}");
+        };
+        Ticket::Session(session)
+>>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     fn waiting_sum(rooms: &mut [&mut Room], now: Millis) -> i64 {
@@ -561,7 +627,7 @@ mod tests {
     fn active_sum(rooms: &mut [&mut Room], now: Millis) -> i64 {
         rooms
             .iter_mut()
-            .map(|room| room.report(now).active_users)
+            .map(|room| room.report(now).counts.active_users)
             .sum()
     }
 
@@ -630,12 +696,18 @@ mod tests {
         for step in 1..40_u64 {
             let now = at(step * 50);
             let room = if step % 3 == 0 { &mut a } else { &mut b };
+<<<<<<< HEAD
             session = match room.check_in(now, Some(session)) {
                 Decision::Admit { session, .. } => Ticket::Session(session),
                 other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
                     panic!("{other:?}")
                 }
+=======
+            let Decision::Admit { session: next, .. } = room.check_in(now, Some(session)) else {
+                panic!("step {step}");
+>>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
             };
+            session = Ticket::Session(next);
             let sum = active_sum(&mut [&mut a, &mut b], now);
             assert_eq!(sum, 1, "step {step}");
         }
