@@ -32,6 +32,8 @@ pub enum Command {
         #[command(subcommand)]
         command: Keys,
     },
+    /// Play a world of data centers, gates and visitors, and compare the ways to split one limit.
+    Simulate(crate::simulate::command::Args),
     /// Work with the pages that waiting visitors see.
     Page {
         #[command(subcommand)]

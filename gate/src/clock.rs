@@ -34,6 +34,19 @@ impl Clock {
         }
     }
 
+    /// The same clock, showing `now` at this moment.
+    #[must_use]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this module is where time enters"
+    )]
+    pub fn showing(now: Millis) -> Self {
+        Self {
+            anchor: Instant::now(),
+            anchor_millis: now.as_u64(),
+        }
+    }
+
     /// Room time now.
     #[expect(
         clippy::disallowed_methods,

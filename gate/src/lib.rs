@@ -6,21 +6,15 @@
 pub mod admin;
 pub mod cli;
 pub mod clock;
-<<<<<<< HEAD
-pub mod config;
-=======
 pub mod cluster;
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
+pub mod config;
 pub mod kernel;
 pub mod page;
 pub mod proxy;
 pub mod registry;
 pub mod room;
 pub mod route;
-<<<<<<< HEAD
 pub mod serve;
-pub mod state;
-=======
 pub mod simulate;
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
+pub mod state;
 pub mod ticket;

@@ -11,6 +11,7 @@ use gate::cli::{Cli, Command, Keys, Page};
 use gate::config::{Config, ConfigError};
 use gate::page::{Dialect, PageSource, Template, TemplateError, preview};
 use gate::serve::ServeError;
+use gate::simulate::command::{SimulateError, execute as simulate};
 use gate::ticket::Keyring;
 
 /// The system's allocator spends a tenth of a proxied request's time.
@@ -60,6 +61,9 @@ fn run(command: Command) -> anyhow::Result<()> {
             log::info!("key {id:08x} seals from the next start or reload on");
             Ok(())
         }
+        Command::Simulate(args) => {
+            simulate(&args, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)
+        }
         Command::Page {
             command:
                 Page::Preview {
@@ -99,6 +103,7 @@ fn exit_code(error: &anyhow::Error) -> u8 {
     let is_bad_order = error.chain().any(|cause| {
         cause.is::<ConfigError>()
             || cause.is::<TemplateError>()
+            || matches!(cause.downcast_ref(), Some(SimulateError::Scenario(_)))
             || matches!(
                 cause.downcast_ref(),
                 Some(ServeError::Configuration(_) | ServeError::FlagsBesideFile)

@@ -5,11 +5,15 @@
 //! await.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::admin::RoomReport;
+use crate::clock::Clock;
+use crate::cluster::ledger::Predecessor;
+use crate::cluster::settings::ClusterSettings;
+use crate::cluster::{Cluster, ClusterError, RoomToShare, Visit};
 use crate::config::{Config, ForwardCookie, PageSettings, RoomConfig};
 use crate::room::{Decision, Millis, Room, Snapshot, Ticket, VisitorId};
 use crate::route::{RoomIndex, Table};
@@ -83,6 +87,8 @@ pub struct OpenRoom {
     config: RoomConfig,
     scope: Scope,
     room: Arc<Mutex<Room>>,
+    /// Set once where other gates share the room: who they are, and its number among the shared.
+    shared: OnceLock<(Arc<Cluster>, usize)>,
 }
 
 /// Whether a request may take a place in the line.
@@ -130,6 +136,22 @@ impl Registry {
                 }
             }
         })?;
+        for (index, open) in next.rooms.iter().enumerate() {
+            if let Some(before) = self
+                .rooms
+                .iter()
+                .find(|o| o.config.name == open.config.name)
+                && let Some(shared) = before.shared.get()
+            {
+                // It has just been made and is set nowhere else.
+                _ = open.shared.set(shared.clone());
+            } else if self.is_shared() {
+                return Err(RegistryError {
+                    room: next.rooms[index].config.name.clone(),
+                    problem: "is new: to share it with other gates takes a restart",
+                });
+            }
+        }
         for open in &next.rooms {
             let mut room = open.room.lock();
             if *room.plan() != open.config.plan {
@@ -137,6 +159,38 @@ impl Registry {
             }
         }
         Ok(next)
+    }
+
+    /// Shares every room with other gates from now on. `state` is what the rooms went on from.
+    ///
+    /// # Errors
+    /// A file named in the settings cannot be read, or no thread can be started.
+    pub fn share(
+        &self,
+        settings: &ClusterSettings,
+        state: &Loaded,
+        clock: Clock,
+    ) -> Result<Arc<Cluster>, ClusterError> {
+        let rooms = self.rooms.iter().map(|open| RoomToShare {
+            name: open.config.name.clone(),
+            room: Arc::clone(&open.room),
+            strategy: open.config.slot_strategy,
+            predecessor: if state.rooms.contains_key(&open.config.name) {
+                Predecessor::Remembered
+            } else {
+                Predecessor::Forgotten
+            },
+        });
+        let cluster = Arc::new(Cluster::start(settings, rooms.collect(), clock)?);
+        for (number, open) in self.rooms.iter().enumerate() {
+            // Nobody else sets it.
+            _ = open.shared.set((Arc::clone(&cluster), number));
+        }
+        Ok(cluster)
+    }
+
+    fn is_shared(&self) -> bool {
+        self.rooms.iter().any(|open| open.shared.get().is_some())
     }
 
     /// The index of the room that covers a request target, if any.
@@ -197,6 +251,7 @@ impl Registry {
                 room: room(index, room_config),
                 config: room_config.clone(),
                 scope,
+                shared: OnceLock::new(),
             });
         }
         Ok(Self {
@@ -224,8 +279,18 @@ impl OpenRoom {
             .map_or(&self.config.page, |event| &event.page)
     }
 
-    /// Decides a request.
-    pub fn decide(&self, now: Millis, ticket: Option<Ticket>, asks: Asks) -> Decision {
+    /// Decides a request. Waits for the network only where other gates share the room and the visitor is new.
+    pub async fn decide(&self, clock: &Clock, ticket: Option<Ticket>, asks: Asks) -> Decision {
+        if let Some((cluster, number)) = self.shared.get() {
+            let visit = match asks {
+                Asks::ForAPlace => Visit::CheckIn,
+                Asks::ForNow => Visit::Observe,
+            };
+            if let Some(decision) = cluster.decide(*number, clock, ticket, visit).await {
+                return decision;
+            }
+        }
+        let now = clock.now();
         let mut room = self.room.lock();
         match asks {
             Asks::ForAPlace => room.check_in(now, ticket),

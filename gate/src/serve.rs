@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::admin::{AdminServer, Report};
 use crate::cli;
 use crate::clock::Clock;
+use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, ConfigError, QuickArgs};
 use crate::proxy::{self, Gate, Listeners, Setup};
 use crate::registry::{Registry, RegistryError};
@@ -31,6 +32,7 @@ pub enum ServeError {
     Keys(KeyError),
     State(StateError),
     Rooms(RegistryError),
+    Cluster(ClusterError),
     Random(getrandom::Error),
     Bind(SocketAddr, io::Error),
     Admin(SocketAddr, io::Error),
@@ -46,6 +48,7 @@ impl fmt::Display for ServeError {
             Self::Keys(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Rooms(error) => error.fmt(f),
+            Self::Cluster(error) => error.fmt(f),
             Self::FlagsBesideFile => f.write_str(
                 "--config stands beside flags that describe a room: give one or the other",
             ),
@@ -65,6 +68,7 @@ impl std::error::Error for ServeError {
             Self::Keys(error) => error.source(),
             Self::State(error) => error.source(),
             Self::Rooms(error) => error.source(),
+            Self::Cluster(error) => error.source(),
             Self::FlagsBesideFile => None,
             Self::Random(error) => Some(error),
             Self::Bind(_, error)
@@ -87,13 +91,28 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
     );
     let state_file = config.state_file.clone().map(StateFile::new);
     let state = load_state(state_file.as_ref())?;
-    let clock = Clock::start(state.latest());
+    let mut clock = Clock::start(state.latest());
+    if let Some(cluster) = &config.cluster
+        && let Some(now) = Cluster::time(cluster, &clock).map_err(ServeError::Cluster)?
+    {
+        // However wrong this host's clock is. Rooms take no step back: they count from the state's time on.
+        clock = Clock::showing(now);
+    }
     let setup = Setup {
         keyring: Arc::new(read_keys(&config)?),
         registry: Arc::new(
             Registry::open(&config, &state, seed()?, clock.now()).map_err(ServeError::Rooms)?,
         ),
         config: Arc::new(config),
+    };
+    let cluster = match &setup.config.cluster {
+        Some(cluster) => Some(
+            setup
+                .registry
+                .share(cluster, &state, clock)
+                .map_err(ServeError::Cluster)?,
+        ),
+        None => None,
     };
     drop(state);
     let config = Arc::clone(&setup.config);
@@ -113,6 +132,9 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
     let served = runtime.block_on(run(order, &gate, listeners, threads));
     if let Some(admin) = admin {
         admin.stop();
+    }
+    if let Some(cluster) = cluster {
+        cluster.stop();
     }
     // After the last request, so that nothing it did is forgotten.
     let saved = saver.map_or(Ok(()), Saver::stop);
@@ -247,6 +269,7 @@ fn reloaded(order: &cli::Serve, gate: &Gate) -> Result<Setup, ServeError> {
         ("state_file", config.state_file != before.config.state_file),
         ("key_file", config.key_file != before.config.key_file),
         ("kernel", config.kernel != before.config.kernel),
+        ("cluster", config.cluster != before.config.cluster),
     ] {
         if differs {
             log::warn!("{key} has changed: that takes a restart");

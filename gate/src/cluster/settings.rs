@@ -7,7 +7,6 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::room::shared::{GATES_MAX, GateNumber};
-use crate::room::slots::{CurveFactor, StrategyKind};
 
 /// Longest name of a gate, a data center or a namespace, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -51,6 +50,29 @@ pub struct RawCluster {
     /// For how long slots of a data center are held of which no gate is heard.
     #[serde(default = "default_data_center_hold_seconds")]
     pub data_center_hold_seconds: u64,
+}
+
+impl Default for RawCluster {
+    /// The defaults of every key that has one; the others are empty.
+    fn default() -> Self {
+        Self {
+            data_center: String::new(),
+            gate: String::new(),
+            gate_number: 0,
+            gates_max: default_gates_max(),
+            redis_url: String::new(),
+            data_center_redis_url: None,
+            redis_password_file: None,
+            data_center_redis_password_file: None,
+            tls_ca_file: None,
+            namespace: default_namespace(),
+            publish_interval_ms: default_publish_interval_ms(),
+            counter_timeout_ms: default_counter_timeout_ms(),
+            gate_absent_seconds: default_absent_seconds(),
+            gate_hold_seconds: default_gate_hold_seconds(),
+            data_center_hold_seconds: default_data_center_hold_seconds(),
+        }
+    }
 }
 
 fn default_gates_max() -> u16 {
@@ -214,19 +236,6 @@ impl ClusterSettings {
     }
 }
 
-/// `slot_strategy` and `curve_factor` of a room. `None` for an unknown name or a factor that is none.
-pub fn strategy(name: &str, curve_factor: Option<f64>) -> Option<StrategyKind> {
-    match name {
-        "even" => Some(StrategyKind::Even),
-        "adaptive" => Some(StrategyKind::Adaptive(match curve_factor {
-            Some(factor) => CurveFactor::new(factor)?,
-            None => CurveFactor::default(),
-        })),
-        "counter" => Some(StrategyKind::Counter),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -271,12 +280,5 @@ mod tests {
     #[test]
     fn unknown_keys_are_refused() {
         assert!(toml::from_str::<RawCluster>(&format!("{GOOD}\nport = 1")).is_err());
-    }
-
-    #[test]
-    fn strategies_have_names() {
-        assert_eq!(strategy("even", None), Some(StrategyKind::Even));
-        assert_eq!(strategy("adaptive", Some(-1.0)), None);
-        assert_eq!(strategy("best", None), None);
     }
 }

@@ -86,6 +86,14 @@ impl Report {
 }
 
 impl At {
+    /// The place, without saying what stands there: it may be a secret.
+    pub(super) fn without_value(self) -> Self {
+        Self {
+            value: None,
+            ..self
+        }
+    }
+
     /// The key as written in messages.
     pub(super) fn key(&self) -> &str {
         &self.key
@@ -221,6 +229,26 @@ impl<'a> Section<'a> {
             let (low, high) = allowed.into_inner();
             self.report
                 .add(&at, format!("must be an integer from {low} to {high}"));
+            return None;
+        };
+        Some(Found { value, at })
+    }
+
+    /// A number, with a fraction or without.
+    pub(super) fn number(&mut self, key: &'static str) -> Option<Found<f64>> {
+        let (at, node) = self.take(key)?;
+        let number = match &node.value {
+            Value::Float(text) => text.replace('_', "").parse().ok(),
+            Value::Integer(Ok(number)) => Some(*number as f64),
+            Value::Integer(Err(_))
+            | Value::String(_)
+            | Value::Boolean(_)
+            | Value::Datetime(_)
+            | Value::Array(_)
+            | Value::Table(_) => None,
+        };
+        let Some(value) = number else {
+            self.mistyped(&at, node, "a number");
             return None;
         };
         Some(Found { value, at })

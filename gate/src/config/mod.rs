@@ -1,6 +1,7 @@
 //! The configuration: a TOML file or flags in, values that are valid as a whole out, or every fault at once. Opens nothing but
 //! the files that the configuration itself names, and starts nothing.
 
+mod cluster;
 mod cookie;
 mod cross;
 mod error;
@@ -21,6 +22,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use crate::cluster::settings::ClusterSettings;
 use crate::kernel::KernelSettings;
 use crate::kernel::settings::Prefix;
 use crate::route;
@@ -69,6 +71,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Prefix>,
     pub limits: ProxyLimits,
     pub kernel: KernelSettings,
+    /// The gates this one shares its rooms with; `None` where it is alone.
+    pub cluster: Option<ClusterSettings>,
     /// In the order of the file; at least one.
     pub rooms: Vec<RoomConfig>,
 }
@@ -227,6 +231,9 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
             ..KernelSettings::default()
         },
     };
+    let cluster = section
+        .table("cluster")
+        .and_then(|below| cluster::read(below, around));
     let rooms = read_rooms(
         &mut section,
         origin.as_ref().map(|found| &found.value),
@@ -237,6 +244,12 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         && listen.contains(&admin.value)
     {
         report.add(&admin.at, "must not be an address of `listen`");
+    }
+    if cluster.is_some() && key_file.is_none() && state_file.is_none() {
+        report.add(
+            &section.at_key("key_file"),
+            "missing; gates that share rooms need the same keys, in a file each",
+        );
     }
     section.finish();
     // Keys that outlive the process belong to sessions that do.
@@ -254,6 +267,7 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         trusted_proxies: trusted,
         limits,
         kernel,
+        cluster,
         rooms: rooms?,
     })
 }

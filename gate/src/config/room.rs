@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU32;
 
+use crate::room::slots::StrategyKind;
 use crate::room::{
     AdmissionPacing, Limits, Operation, Plan, QueueAll, QueueingMethod, RefreshInterval,
     SessionDuration, SessionRenewal, Settings,
@@ -12,6 +13,7 @@ use crate::room::{
 };
 use crate::route::{Host, PathCase, Route, RoutePath};
 
+use super::cluster;
 use super::cookie::{self, CookieSettings};
 use super::event::{self, EventConfig};
 use super::fields::{At, Found, OneOrMany, Section, WordCase};
@@ -39,6 +41,8 @@ pub struct RoomConfig {
     pub revoke_command: RevokeCommand,
     pub ticket_binding: TicketBinding,
     pub cors: CorsPolicy,
+    /// How the limits are split over the gates of a cluster.
+    pub slot_strategy: StrategyKind,
 }
 
 /// Whether the origin sees the room's cookie (`forward_cookie`).
@@ -127,6 +131,7 @@ pub(super) fn read(
     let revoke_command = read_commands(&mut section);
     let ticket_binding = read_binding(&mut section);
     let cors = read_cors(&mut section);
+    let slot_strategy = cluster::read_strategy(&mut section);
     section.finish();
     let config = build(settings, events, |plan, events| {
         Some(RoomConfig {
@@ -153,6 +158,7 @@ pub(super) fn read(
             revoke_command,
             ticket_binding,
             cors,
+            slot_strategy,
         })
     });
     RoomRead {

@@ -272,6 +272,10 @@ impl Core {
         self.gate.now()
     }
 
+    pub(super) fn clock(&self) -> &Clock {
+        &self.gate.clock
+    }
+
     /// The setup in force.
     pub(super) fn local(&self) -> Rc<Local> {
         let latest = self.gate.generation.load(Ordering::Acquire);

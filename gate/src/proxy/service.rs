@@ -89,7 +89,7 @@ async fn visit(
         expire_cookie(room, &visit, &mut response);
         return response;
     }
-    match room.decide(now, visit.ticket, wish.asks()) {
+    match room.decide(core.clock(), visit.ticket, wish.asks()).await {
         Decision::Admit {
             session,
             lifetime_seconds,

@@ -220,9 +220,6 @@ impl Line {
     /// Looks at every block that is due, however far back. For a line whose places are far apart; see `shared`.
     pub(super) fn advance_all(&mut self, now_s: u32) {
         self.stepped_s = self.stepped_s.max(now_s);
-<<<<<<< HEAD
-        self.step_all();
-=======
         let due: Vec<usize> = self
             .occupied
             .iter()
@@ -232,7 +229,6 @@ impl Line {
         for at in due {
             self.sweep(at, self.stepped_s);
         }
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     /// Present waiters by groups of `width` places, a multiple of the block's, without empty groups.

@@ -580,40 +580,20 @@ mod tests {
     }
 
     fn waits(room: &mut Room, now: Millis, ticket: Option<Ticket>) -> (Ticket, u64) {
-<<<<<<< HEAD
-        match room.check_in(now, ticket) {
-            Decision::Wait { ticket, view, .. } => {
-                (Ticket::Waiting(ticket), view.position.unwrap())
-            }
-            other @ (Decision::Admit { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
-                panic!("{other:?}")
-            }
-        }
-=======
         let decision = room.check_in(now, ticket);
         let Decision::Wait { ticket, view, .. } = decision else {
             panic!("{decision:?}");
         };
         (Ticket::Waiting(ticket), view.position.unwrap())
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     fn enters(room: &mut Room, now: Millis, ticket: Option<Ticket>) -> Ticket {
         room.deposit(1);
-<<<<<<< HEAD
-        match room.check_in(now, ticket) {
-            Decision::Admit { session, .. } => Ticket::Session(session),
-            other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
-                panic!("{other:?}")
-            }
-        }
-=======
         let decision = room.check_in(now, ticket);
         let Decision::Admit { session, .. } = decision else {
             panic!("{decision:?}");
         };
         Ticket::Session(session)
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
     }
 
     fn waiting_sum(rooms: &mut [&mut Room], now: Millis) -> i64 {
@@ -696,16 +676,8 @@ mod tests {
         for step in 1..40_u64 {
             let now = at(step * 50);
             let room = if step % 3 == 0 { &mut a } else { &mut b };
-<<<<<<< HEAD
-            session = match room.check_in(now, Some(session)) {
-                Decision::Admit { session, .. } => Ticket::Session(session),
-                other @ (Decision::Wait { .. } | Decision::Refuse { .. } | Decision::Bypass) => {
-                    panic!("{other:?}")
-                }
-=======
             let Decision::Admit { session: next, .. } = room.check_in(now, Some(session)) else {
                 panic!("step {step}");
->>>>>>> 23b2736 (Keep the books of shared slots, in memory and in Redis, and simulate whole clusters)
             };
             session = Ticket::Session(next);
             let sum = active_sum(&mut [&mut a, &mut b], now);

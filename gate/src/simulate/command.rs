@@ -40,16 +40,6 @@ pub enum SimulateError {
     },
 }
 
-impl SimulateError {
-    /// What the command exits with.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Scenario(_) => 2,
-            Self::Print(_) | Self::Write { .. } => 1,
-        }
-    }
-}
-
 impl fmt::Display for SimulateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
