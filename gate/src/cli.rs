@@ -17,7 +17,6 @@ pub struct Cli {
 }
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::large_enum_variant, reason = "there is one, for the whole run")]
 pub enum Command {
     /// Serve, by a configuration file or with one room on every path of every host.
     Serve(Serve),

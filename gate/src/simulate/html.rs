@@ -26,6 +26,9 @@ td:first-child,th:first-child{text-align:left}svg{width:100%;height:auto}svg tex
 .limit{stroke:var(--bad);stroke-dasharray:2 4}.axis{stroke:var(--line)}.failure{fill:var(--bad);opacity:.12}
 ";
 
+/// Title, explanation, figure and its limit.
+type Chart = (&'static str, &'static str, fn(&Sample) -> u64, Option<u32>);
+
 /// The page.
 pub fn render(scenario: &Scenario, seed: u64, runs: &[Run]) -> String {
     let mut page = format!(
@@ -48,7 +51,7 @@ pub fn render(scenario: &Scenario, seed: u64, runs: &[Run]) -> String {
     );
     cards(&mut page, runs);
     table(&mut page, runs);
-    let charts: [(&str, &str, fn(&Sample) -> u64, Option<u32>); 3] = [
+    let charts: [Chart; 3] = [
         (
             "Active users",
             "A line above the limit is an overshoot; one well below it while people wait is a slot wasted.",

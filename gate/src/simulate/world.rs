@@ -274,9 +274,10 @@ impl<'a> World<'a> {
         self.plan(0, Event::Tick);
         let scenario = self.scenario;
         for (index, failure) in scenario.failures.iter().enumerate() {
-            let at = match failure.kind {
-                FailureKind::ClockWrong { .. } => 0,
-                _ => self.warm_up + failure.at_seconds * 1000,
+            let at = if matches!(failure.kind, FailureKind::ClockWrong { .. }) {
+                0
+            } else {
+                self.warm_up + failure.at_seconds * 1000
             };
             self.plan(at, Event::Breaks(index as u16));
             if failure.for_seconds > 0 {
@@ -681,7 +682,7 @@ impl<'a> World<'a> {
     fn admitted(&mut self, v: u32, admission: Admission) {
         let now = self.now;
         let duration_s = u64::from(self.scenario.session_duration_seconds);
-        let ends_s = ((now + 999) / 1000 + duration_s) as usize;
+        let ends_s = (now.div_ceil(1000) + duration_s) as usize;
         self.truth.advance(now);
         let initial = self.now < self.warm_up;
         let visitor = &mut self.visitors[v as usize];
