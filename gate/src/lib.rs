@@ -14,6 +14,7 @@ pub mod proxy;
 pub mod registry;
 pub mod room;
 pub mod route;
+pub mod rules;
 pub mod serve;
 pub mod simulate;
 pub mod state;

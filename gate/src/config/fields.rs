@@ -363,6 +363,36 @@ impl<'a> Section<'a> {
         Some(found)
     }
 
+    /// A table whose keys are names of the user's: each name with its place and the strings of its array. Faulty items are
+    /// reported and left out.
+    pub(super) fn named_strings<T>(
+        &mut self,
+        mut parse: impl FnMut(&str) -> Result<T, String>,
+    ) -> Vec<(String, At, Vec<T>)> {
+        let mut lists = Vec::with_capacity(self.table.len());
+        for entry in self.table {
+            let at = place(self.path_of(&entry.key), &entry.node);
+            let Value::Array(items) = &entry.node.value else {
+                self.mistyped(&at, &entry.node, "an array of strings");
+                continue;
+            };
+            let mut values = Vec::with_capacity(items.len());
+            for (index, item) in items.iter().enumerate() {
+                let at = place(format!("{}[{index}]", at.key), item);
+                let Value::String(text) = &item.value else {
+                    self.mistyped(&at, item, "a string");
+                    continue;
+                };
+                match parse(text) {
+                    Ok(value) => values.push(value),
+                    Err(problem) => self.report.add(&at, problem),
+                }
+            }
+            lists.push((entry.key.clone(), at, values));
+        }
+        lists
+    }
+
     /// A value that may be one of several kinds: `kinds` gets the node and says what it is.
     pub(super) fn either<T>(
         &mut self,

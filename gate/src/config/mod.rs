@@ -13,8 +13,7 @@ mod origin;
 mod page;
 mod quick;
 mod room;
-#[cfg(test)]
-mod tests;
+mod rule;
 mod tree;
 
 use std::fs::File;
@@ -26,6 +25,7 @@ use crate::cluster::settings::ClusterSettings;
 use crate::kernel::KernelSettings;
 use crate::kernel::settings::Prefix;
 use crate::route;
+use crate::rules::Lists;
 
 pub use cookie::{COOKIE_NAME_DEFAULT, CookieSettings, SameSite, Scheme, Secure};
 pub use error::{ConfigError, Fault};
@@ -35,6 +35,7 @@ pub use origin::{Origin, OriginError};
 pub use page::PageSettings;
 pub use quick::QuickArgs;
 pub use room::{Bound, CorsPolicy, ForwardCookie, RevokeCommand, RoomConfig, TicketBinding};
+pub use rule::{LIST_ENTRIES_MAX, LISTS_MAX, RULES_MAX};
 
 use fields::{Found, OneOrMany, Report, Section};
 use tree::Table;
@@ -234,9 +235,14 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
     let cluster = section
         .table("cluster")
         .and_then(|below| cluster::read(below, around));
+    let lists = section
+        .table("lists")
+        .map(rule::read_lists)
+        .unwrap_or_default();
     let rooms = read_rooms(
         &mut section,
         origin.as_ref().map(|found| &found.value),
+        &lists,
         around,
     );
     if let (Some(admin), Some(listen)) = (&admin, &listen)
@@ -317,6 +323,7 @@ fn read_path(
 fn read_rooms(
     section: &mut Section<'_>,
     origin: Option<&Origin>,
+    lists: &Lists,
     around: &Surroundings<'_>,
 ) -> Option<Vec<RoomConfig>> {
     let report = section.report();
@@ -332,8 +339,11 @@ fn read_rooms(
     }
     let mut rooms: Vec<_> = sections
         .into_iter()
-        .map(|section| room::read(section, origin, around))
+        .map(|section| room::read(section, origin, lists, around))
         .collect();
     cross::check(report, &mut rooms);
     rooms.into_iter().map(|room| room.config).collect()
 }
+
+#[cfg(test)]
+mod tests;

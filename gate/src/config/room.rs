@@ -12,6 +12,7 @@ use crate::room::{
     },
 };
 use crate::route::{Host, PathCase, Route, RoutePath};
+use crate::rules::{BypassRules, Lists};
 
 use super::cluster;
 use super::cookie::{self, CookieSettings};
@@ -19,6 +20,7 @@ use super::event::{self, EventConfig};
 use super::fields::{At, Found, OneOrMany, Section, WordCase};
 use super::origin::Origin;
 use super::page::{self, PageSettings};
+use super::rule;
 use super::tree::Value;
 use super::{ADDITIONAL_ROUTES_MAX, ROOM_NAME_BYTES_MAX, Surroundings};
 
@@ -43,6 +45,8 @@ pub struct RoomConfig {
     pub cors: CorsPolicy,
     /// How the limits are split over the gates of a cluster.
     pub slot_strategy: StrategyKind,
+    /// Requests that fit one of them pass as if there were no room.
+    pub bypass_rules: BypassRules,
 }
 
 /// Whether the origin sees the room's cookie (`forward_cookie`).
@@ -103,6 +107,7 @@ pub(super) struct RoomRead {
 pub(super) fn read(
     mut section: Section<'_>,
     default_origin: Option<&Origin>,
+    lists: &Lists,
     around: &Surroundings<'_>,
 ) -> RoomRead {
     let report = section.report();
@@ -132,6 +137,7 @@ pub(super) fn read(
     let ticket_binding = read_binding(&mut section);
     let cors = read_cors(&mut section);
     let slot_strategy = cluster::read_strategy(&mut section);
+    let bypass_rules = rule::read_rules(&mut section, lists);
     section.finish();
     let config = build(settings, events, |plan, events| {
         Some(RoomConfig {
@@ -159,6 +165,7 @@ pub(super) fn read(
             ticket_binding,
             cors,
             slot_strategy,
+            bypass_rules,
         })
     });
     RoomRead {

@@ -14,12 +14,13 @@ use super::check;
 use super::forward::{self, Rewrite, Sender};
 use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
-use super::visit::Visit;
+use super::visit::{Visit, facts};
 use super::watch::{Awaiting, Watch};
 use crate::config::RevokeCommand;
 use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
+use crate::rules::BypassRules;
 
 /// Answers a request.
 pub(super) async fn answer(
@@ -72,6 +73,9 @@ async fn visit(
 ) -> Response<AnswerStream> {
     let core = way.core;
     let config = room.config();
+    if bypasses(way, &config.bypass_rules, &parts) {
+        return way.forward(pool, parts, body, in_flight).await.0;
+    }
     let wish = Wish::of(&parts);
     if wish == Wish::Preflight {
         return match answers::preflight(&config.cors, &parts) {
@@ -132,6 +136,11 @@ async fn visit(
         }
         Decision::Bypass => way.forward(pool, parts, body, in_flight).await.0,
     }
+}
+
+/// Whether a request passes as if there were no room.
+fn bypasses(way: Way<'_>, rules: &BypassRules, parts: &Parts) -> bool {
+    !rules.is_empty() && rules.matches(&facts(way.local, way.sender, parts))
 }
 
 /// What the origin told the gate beside its answer.

@@ -2,15 +2,18 @@
 
 use std::net::IpAddr;
 
-use http::HeaderMap;
 use http::header::{COOKIE, USER_AGENT};
+use http::request::Parts;
+use http::{HeaderMap, Version};
 
+use super::check;
 use super::forward::{Peer, Sender};
 use super::gate::{Core, Local};
 use crate::config::{Bound, Scheme};
 use crate::kernel::settings::source_network;
 use crate::registry::OpenRoom;
 use crate::room::Ticket;
+use crate::rules::{Facts, Transport};
 use crate::ticket::{Binding, SEALED_LEN};
 
 /// Cookies of the room's name that are tried. A browser sends one, or a few from different paths; the first that opens counts.
@@ -95,6 +98,27 @@ pub(super) fn client_address(local: &Local, sender: &Sender, headers: &HeaderMap
         }
     }
     client
+}
+
+/// What a rule looks at.
+pub(super) fn facts<'r>(local: &Local, sender: &Sender, parts: &'r Parts) -> Facts<'r> {
+    Facts {
+        client: client_address(local, sender, &parts.headers),
+        transport: match scheme(sender, &parts.headers) {
+            Scheme::Http => Transport::Plain,
+            Scheme::Https => Transport::Tls,
+        },
+        method: parts.method.as_str(),
+        version: if parts.version == Version::HTTP_10 {
+            "HTTP/1.0"
+        } else {
+            "HTTP/1.1"
+        },
+        host: check::host(parts),
+        path: parts.uri.path().as_bytes(),
+        query: parts.uri.query().unwrap_or_default().as_bytes(),
+        headers: &parts.headers,
+    }
 }
 
 fn binding(local: &Local, room: &OpenRoom, sender: &Sender, headers: &HeaderMap) -> Binding {

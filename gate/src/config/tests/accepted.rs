@@ -153,6 +153,10 @@ fn every_key_is_read_back() {
         QueueingMethod::Reject
     );
     assert!(matches!(seconds.page.page.source, PageSource::Custom(_)));
+    let [rule] = seconds.bypass_rules.rules() else {
+        panic!("{:?}", seconds.bypass_rules);
+    };
+    assert_eq!(rule.description, "payments");
     assert_eq!(
         seconds.plan.settings().refresh_interval,
         RefreshInterval::Fixed {

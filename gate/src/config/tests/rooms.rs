@@ -395,3 +395,48 @@ fn events_that_cannot_be() {
     );
     assert_eq!(parse(&good).unwrap().rooms[0].events.len(), 2);
 }
+
+#[test]
+fn rules_are_checked_when_written() {
+    let rule = |rest: &str| format!("[[rooms.rules]]\naction = \"bypass_waiting_room\"\n{rest}\n");
+    for (added, expected) in [
+        (
+            rule("expression = \"http.hots eq 1\""),
+            "gate.toml:9: rooms[0].rules[0].expression = \"http.hots eq 1\": line 1, column 1: no field http.hots; did you mean http.host?",
+        ),
+        (
+            rule("expression = \"ssl or\"\nenabled = false"),
+            "gate.toml:9: rooms[0].rules[0].expression = \"ssl or\": line 1, column 7: the expression ends where a field or function must stand",
+        ),
+        (
+            rule(""),
+            "gate.toml:7: rooms[0].rules[0].expression: missing; a rule needs an expression",
+        ),
+        (
+            rule("expression = \"ssl\"").replace("bypass_waiting_room", "log"),
+            "gate.toml:8: rooms[0].rules[0].action = \"log\": must be one of \"bypass_waiting_room\"",
+        ),
+        (
+            rule("expression = \"ssl\"").replace("action = \"bypass_waiting_room\"", ""),
+            "gate.toml:7: rooms[0].rules[0].action: missing; a rule needs its action, \"bypass_waiting_room\"",
+        ),
+        (
+            rule("expression = \"ip.src in $home\""),
+            "line 1, column 11: no list home in [lists]",
+        ),
+        (
+            "[lists]\noffice = [\"192.0.2.1/24\"]".to_owned(),
+            "gate.toml:8: lists.office[0] = \"192.0.2.1/24\": ",
+        ),
+        (
+            "[lists]\noffice = \"192.0.2.1\"".to_owned(),
+            "gate.toml:8: lists.office = \"192.0.2.1\": must be an array of strings, not a string",
+        ),
+        (
+            "[lists]\nOffice = []".to_owned(),
+            "gate.toml:8: lists.Office = []: the name must be 1 to 50 small letters",
+        ),
+    ] {
+        complains(&format!("{HEAD}{added}"), &[expected]);
+    }
+}
