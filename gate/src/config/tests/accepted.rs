@@ -49,6 +49,8 @@ fn the_file_with_every_key_misses_none() {
         ("listen = [", "zzzz = 1\nlisten = ["),
         ("[limits]\n", "[limits]\nzzzz = 1\n"),
         ("[kernel]\n", "[kernel]\nzzzz = 1\n"),
+        ("[cluster]\n", "[cluster]\nzzzz = 1\n"),
+        ("[[rooms.rules]]\n", "[[rooms.rules]]\nzzzz = 1\n"),
         ("[[rooms]]\n", "[[rooms]]\nzzzz = 1\n"),
         ("[[rooms.events]]\n", "[[rooms.events]]\nzzzz = 1\n"),
         (
