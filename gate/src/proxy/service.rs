@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body as _, Incoming};
@@ -152,7 +152,7 @@ enum Command {
 }
 
 /// The field's header for commands. Clients never see it.
-const COMMAND_HEADER: &str = "cf-waiting-room-command";
+const COMMAND_HEADER: HeaderName = HeaderName::from_static("cf-waiting-room-command");
 
 impl Command {
     /// Takes the command out of the answer's fields. Several may stand there, separated by commas.
@@ -178,6 +178,10 @@ impl Way<'_> {
         in_flight: InFlight,
     ) -> (Response<AnswerStream>, Command) {
         let framing = framing(&parts, &body);
+        let host = match check::host(&parts) {
+            b"" => pool.authority().as_bytes(),
+            named => named,
+        };
         let mut head = pool.buffer();
         let upgrade = upgrade(&parts);
         let is_upgrade = upgrade.is_some();
@@ -186,7 +190,7 @@ impl Way<'_> {
             &parts,
             &Rewrite {
                 sender: self.sender,
-                host: check::host(&parts),
+                host,
                 framing,
                 upgrade,
                 hidden_cookies: self.local.setup.registry.hidden_cookies(),
@@ -196,7 +200,7 @@ impl Way<'_> {
             method: &parts.method,
             head,
             framing,
-            body,
+            body: (framing != Framing::Empty).then_some(body),
             fields: std::mem::take(&mut parts.headers),
             upgrade: is_upgrade,
         };

@@ -31,7 +31,8 @@ pub(in crate::proxy) struct Exchange<'a> {
     /// The head as it goes over the wire.
     pub(in crate::proxy) head: Vec<u8>,
     pub(in crate::proxy) framing: Framing,
-    pub(in crate::proxy) body: Incoming,
+    /// `None` where the request has none.
+    pub(in crate::proxy) body: Option<Incoming>,
     /// Filled with the answer's fields; its content does not matter.
     pub(in crate::proxy) fields: HeaderMap,
     pub(in crate::proxy) upgrade: bool,
@@ -102,6 +103,7 @@ impl Exchange<'_> {
                     watch.enter(Awaiting::Response);
                     conversation.link = fresh;
                     conversation.written = 0;
+                    conversation.sending.failed = false;
                 }
                 Err(error) => return Err(error),
             }
@@ -120,19 +122,17 @@ struct Sending {
     left_to_limit: u64,
     /// Whether a chunk was written before, so that the next size line ends it.
     chunk_open: bool,
-    body_was_read: bool,
     failed: bool,
 }
 
 impl Sending {
-    fn new(framing: Framing, body: Incoming, body_bytes_max: u64) -> Self {
+    fn new(framing: Framing, body: Option<Incoming>, body_bytes_max: u64) -> Self {
         Self {
             framing,
-            body: (framing != Framing::Empty).then_some(body),
+            body,
             chunk: Bytes::new(),
             left_to_limit: body_bytes_max,
             chunk_open: false,
-            body_was_read: false,
             failed: false,
         }
     }
@@ -185,7 +185,6 @@ impl Conversation {
             };
             watch.want_request_body(false);
             watch.progress();
-            self.sending.body_was_read = true;
             match frame {
                 Some(Ok(frame)) => self.take_frame(frame, watch)?,
                 Some(Err(error)) => {
@@ -516,5 +515,68 @@ impl Body for UpstreamBody {
             Framing::Empty => SizeHint::with_exact(0),
             Framing::Chunked | Framing::UntilClose => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+    use std::thread;
+
+    use super::*;
+
+    const ANSWER: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
+
+    async fn get(pool: &Rc<Pool>) -> StatusCode {
+        let mut head = pool.buffer();
+        head.extend_from_slice(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n");
+        let exchange = Exchange {
+            method: &Method::GET,
+            head,
+            framing: Framing::Empty,
+            body: None,
+            fields: HeaderMap::new(),
+            upgrade: false,
+        };
+        let watch = Rc::new(Watch::new());
+        let answer = exchange.run(pool, &watch, &ProxyLimits::default()).await;
+        answer.unwrap().status
+    }
+
+    /// The origin resets a kept connection in the instant in which it is taken again: the write itself fails, before the
+    /// reset is known as an event.
+    #[test]
+    fn a_request_that_a_reset_connection_refused_is_sent_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let origin = format!("http://{}", listener.local_addr().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let pool = Rc::new(Pool::new(origin.parse().unwrap(), &ProxyLimits::default()));
+            let serving = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _: usize = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(ANSWER).unwrap();
+                (listener, stream)
+            });
+            assert_eq!(get(&pool).await, StatusCode::NO_CONTENT);
+            let (listener, stream) = serving.join().unwrap();
+            // Closing with a zero linger time resets; loopback delivers it before this returns.
+            socket2::SockRef::from(&stream)
+                .set_linger(Some(std::time::Duration::ZERO))
+                .unwrap();
+            drop(stream);
+            let serving = thread::spawn(move || {
+                let (mut stream, _) = listener.accept().unwrap();
+                let _: usize = stream.read(&mut [0; 1024]).unwrap();
+                stream.write_all(ANSWER).unwrap();
+            });
+            let again = tokio::time::timeout(std::time::Duration::from_secs(20), get(&pool)).await;
+            assert_eq!(again.expect("an answer"), StatusCode::NO_CONTENT);
+            serving.join().unwrap();
+        });
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Link {
 /// The origin's connections of one thread.
 pub(in crate::proxy) struct Pool {
     origin: Origin,
+    /// The origin as `Host` names it.
+    authority: Box<str>,
     /// The latest used last. Boxed, because a link moves between here and the exchanges, never copied.
     #[expect(clippy::vec_box, reason = "a link moves in and out by its pointer")]
     idle: RefCell<Vec<Box<Link>>>,
@@ -58,7 +60,10 @@ impl fmt::Debug for Pool {
 
 impl Pool {
     pub(in crate::proxy) fn new(origin: Origin, limits: &ProxyLimits) -> Self {
+        let authority = origin.to_string();
+        let authority = authority.strip_prefix("http://").unwrap_or(&authority);
         Self {
+            authority: authority.into(),
             origin,
             idle: RefCell::new(Vec::new()),
             resolved: RefCell::new(None),
@@ -71,6 +76,11 @@ impl Pool {
 
     pub(in crate::proxy) fn origin(&self) -> &Origin {
         &self.origin
+    }
+
+    /// What a request that names no host is for.
+    pub(in crate::proxy) fn authority(&self) -> &str {
+        &self.authority
     }
 
     /// An empty buffer for a request head.
