@@ -54,41 +54,66 @@ pub(super) enum Wish {
     Preflight,
 }
 
+/// What a head says about the kind of client; collected in one pass over the fields.
+#[derive(Default)]
+struct Hints<'a> {
+    poll: Option<&'a [u8]>,
+    dest: Option<&'a [u8]>,
+    is_guess: bool,
+    requested_with: bool,
+    has_origin: bool,
+    asks_for_method: bool,
+    has_upgrade: bool,
+}
+
+impl<'a> Hints<'a> {
+    fn of(headers: &'a HeaderMap) -> Self {
+        let mut hints = Self::default();
+        for (name, value) in headers {
+            let value = value.as_bytes();
+            match name.as_str() {
+                "sec-fetch-dest" => hints.dest = hints.dest.or(Some(value)),
+                "sec-purpose" | "purpose" => {
+                    hints.is_guess |= value.windows(8).any(|part| part == b"prefetch");
+                }
+                "x-requested-with" => hints.requested_with = true,
+                "origin" => hints.has_origin = true,
+                "access-control-request-method" => hints.asks_for_method = true,
+                "upgrade" => hints.has_upgrade = true,
+                other if other == POLL_HEADER => hints.poll = hints.poll.or(Some(value)),
+                _ => {}
+            }
+        }
+        hints
+    }
+}
+
 impl Wish {
     pub(super) fn of(parts: &Parts) -> Self {
-        let headers = &parts.headers;
-        if let Some(poll) = headers.get(POLL_HEADER) {
-            return if parts.method == Method::DELETE && poll.as_bytes() == POLL_LEAVE.as_bytes() {
+        let hints = Hints::of(&parts.headers);
+        if let Some(poll) = hints.poll {
+            return if parts.method == Method::DELETE && poll == POLL_LEAVE.as_bytes() {
                 Self::Leave
             } else {
                 Self::Poll
             };
         }
-        if parts.method == Method::OPTIONS
-            && headers.contains_key(ORIGIN)
-            && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD)
-        {
+        if parts.method == Method::OPTIONS && hints.has_origin && hints.asks_for_method {
             return Self::Preflight;
         }
-        if headers.contains_key(http::header::UPGRADE) && super::service::upgrade(parts).is_some() {
+        if hints.has_upgrade && super::service::upgrade(parts).is_some() {
             return Self::Upgrade;
         }
-        let guesses = |name| {
-            headers
-                .get(name)
-                .and_then(|value: &HeaderValue| value.to_str().ok())
-                .is_some_and(|purpose| purpose.contains("prefetch"))
-        };
-        if guesses("sec-purpose") || guesses("purpose") {
+        if hints.is_guess {
             return Self::Part;
         }
-        match headers.get("sec-fetch-dest").map(HeaderValue::as_bytes) {
+        match hints.dest {
             Some(b"document" | b"iframe" | b"frame" | b"embed" | b"object" | b"fencedframe") => {
                 Self::Load
             }
             Some(b"empty") => Self::Script,
             Some(_) => Self::Part,
-            None if headers.contains_key("x-requested-with") => Self::Script,
+            None if hints.requested_with => Self::Script,
             None => Self::Load,
         }
     }
