@@ -60,3 +60,33 @@ impl Clock {
         )
     }
 }
+
+/// A reading of `CLOCK_MONOTONIC` in nanoseconds: the kernel program's clock. Never mixed with room time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MonotonicNs(u64);
+
+impl MonotonicNs {
+    /// From nanoseconds.
+    pub const fn new(ns: u64) -> Self {
+        Self(ns)
+    }
+
+    /// What the clock shows now. Costs about 25 ns: take it once per request.
+    pub fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+        let ns = u64::try_from(time.tv_nsec).unwrap_or(0);
+        Self(seconds.saturating_mul(1_000_000_000).saturating_add(ns))
+    }
+
+    /// Nanoseconds.
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// This instant plus whole seconds, at most the last instant there is.
+    #[must_use]
+    pub const fn plus_seconds(self, seconds: u64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1_000_000_000)))
+    }
+}
