@@ -20,6 +20,7 @@ pub mod nginx;
 pub mod ports;
 pub mod process;
 pub mod redis;
+pub mod relay;
 pub mod rough_origin;
 pub mod wait;
 

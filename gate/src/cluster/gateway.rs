@@ -171,8 +171,12 @@ impl Cluster {
         rooms: Vec<RoomToShare>,
         clock: Clock,
     ) -> Result<Self, ClusterError> {
-        let ledger = RemoteLedger::new(settings);
-        let stock = RemoteStock::new(settings);
+        let runtime = runtime()?;
+        let (ledger, stock) = {
+            // Connections belong to the runtime they are made in.
+            let _inside = runtime.enter();
+            (RemoteLedger::new(settings), RemoteStock::new(settings))
+        };
         // The time tells runs apart as well where there is no randomness.
         let run = GateRun {
             gate: settings.gate.clone(),
@@ -216,7 +220,6 @@ impl Cluster {
             ledger: ledger.map_err(ClusterError::Redis)?,
             stock: stock.map_err(ClusterError::Redis)?,
         };
-        let runtime = runtime()?;
         let works = shared.clone();
         let thread = std::thread::Builder::new()
             .name("cluster".to_owned())
