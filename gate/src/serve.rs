@@ -17,6 +17,7 @@ use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, ConfigError, QuickArgs};
 use crate::proxy::{self, Gate, Listeners, Setup};
 use crate::registry::{Registry, RegistryError};
+use crate::rules::{Crawlers, DnsError, SystemDns};
 use crate::state::{Loaded, Saver, StateError, StateFile};
 use crate::ticket::{KeyError, Keyring};
 
@@ -33,6 +34,8 @@ pub enum ServeError {
     State(StateError),
     Rooms(RegistryError),
     Cluster(ClusterError),
+    /// The system's DNS configuration.
+    Dns(DnsError),
     Random(getrandom::Error),
     Bind(SocketAddr, io::Error),
     Admin(SocketAddr, io::Error),
@@ -52,6 +55,7 @@ impl fmt::Display for ServeError {
             Self::FlagsBesideFile => f.write_str(
                 "--config stands beside flags that describe a room: give one or the other",
             ),
+            Self::Dns(_) => f.write_str("crawlers cannot be looked up"),
             Self::Random(_) => f.write_str("the system gave no random bytes"),
             Self::Bind(address, _) => write!(f, "cannot listen on {address}"),
             Self::Admin(address, _) => write!(f, "the admin endpoint cannot listen on {address}"),
@@ -70,6 +74,7 @@ impl std::error::Error for ServeError {
             Self::Rooms(error) => error.source(),
             Self::Cluster(error) => error.source(),
             Self::FlagsBesideFile => None,
+            Self::Dns(error) => Some(error),
             Self::Random(error) => Some(error),
             Self::Bind(_, error)
             | Self::Admin(_, error)
@@ -103,6 +108,7 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
         registry: Arc::new(
             Registry::open(&config, &state, seed()?, clock.now()).map_err(ServeError::Rooms)?,
         ),
+        crawlers: start_crawlers(&config, clock)?,
         config: Arc::new(config),
     };
     let cluster = match &setup.config.cluster {
@@ -201,6 +207,16 @@ fn seed() -> Result<u64, ServeError> {
     Ok(u64::from_ne_bytes(seed))
 }
 
+fn start_crawlers(config: &Config, clock: Clock) -> Result<Option<Crawlers>, ServeError> {
+    let Some(settings) = &config.crawlers else {
+        return Ok(None);
+    };
+    let dns = SystemDns::new(&settings.dns_servers).map_err(ServeError::Dns)?;
+    Crawlers::start(settings, dns, clock)
+        .map(Some)
+        .map_err(ServeError::Thread)
+}
+
 fn start_admin(
     config: &Config,
     gate: &Arc<Gate>,
@@ -276,6 +292,7 @@ fn reloaded(order: &cli::Serve, gate: &Gate) -> Result<Setup, ServeError> {
         }
     }
     Ok(Setup {
+        crawlers: start_crawlers(&config, gate.clock())?,
         config: Arc::new(config),
         registry: Arc::new(registry),
         keyring,

@@ -61,6 +61,7 @@ pub(crate) const NGINX: Tool = daemon("nginx", "nginx");
 pub(crate) const REDIS: Tool = daemon("redis-server", "redis-server");
 pub(crate) const CHROMIUM: Tool = tool("chromium", "chromium");
 pub(crate) const CHROMEDRIVER: Tool = tool("chromedriver", "chromium-driver");
+pub(crate) const DNSMASQ: Tool = tool("dnsmasq", "dnsmasq-base");
 pub(crate) const IP: Tool = tool("ip", "iproute2");
 pub(crate) const CURL: Tool = tool("curl", "curl");
 /// Chinese, Japanese and Korean glyphs, for pictures of the waiting page.
@@ -86,13 +87,14 @@ pub(crate) const FOR_BENCH: [Tool; 7] = [
 ];
 
 /// What the tests use beside Rust.
-pub(crate) const FOR_TESTS: [Tool; 8] = [
+pub(crate) const FOR_TESTS: [Tool; 9] = [
     NGINX,
     REDIS,
     CHROMIUM,
     CHROMEDRIVER,
     IP,
     CURL,
+    DNSMASQ,
     FONT_CJK,
     FONT_WIDE,
 ];

@@ -14,6 +14,7 @@ mod page;
 mod quick;
 mod room;
 mod rule;
+mod settings;
 mod tree;
 
 use std::fs::File;
@@ -25,7 +26,7 @@ use crate::cluster::settings::ClusterSettings;
 use crate::kernel::KernelSettings;
 use crate::kernel::settings::Prefix;
 use crate::route;
-use crate::rules::Lists;
+use crate::rules::{CrawlerSettings, Lists};
 
 pub use cookie::{COOKIE_NAME_DEFAULT, CookieSettings, SameSite, Scheme, Secure};
 pub use error::{ConfigError, Fault};
@@ -72,6 +73,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Prefix>,
     pub limits: ProxyLimits,
     pub kernel: KernelSettings,
+    /// Verified search crawlers, who pass every room; `None` where nobody does.
+    pub crawlers: Option<CrawlerSettings>,
     /// The gates this one shares its rooms with; `None` where it is alone.
     pub cluster: Option<ClusterSettings>,
     /// In the order of the file; at least one.
@@ -239,6 +242,9 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         .table("lists")
         .map(rule::read_lists)
         .unwrap_or_default();
+    let crawlers = section
+        .table("settings")
+        .and_then(|below| settings::read(below, around));
     let rooms = read_rooms(
         &mut section,
         origin.as_ref().map(|found| &found.value),
@@ -273,6 +279,7 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         trusted_proxies: trusted,
         limits,
         kernel,
+        crawlers,
         cluster,
         rooms: rooms?,
     })

@@ -18,6 +18,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Origin, ProxyLimits};
 use crate::registry::{OpenRoom, Registry};
 use crate::room::Millis;
+use crate::rules::Crawlers;
 use crate::ticket::{Keyring, TicketBox};
 
 /// What a configuration says, as the proxy uses it. Never changes; a reload brings another one.
@@ -26,6 +27,8 @@ pub struct Setup {
     pub config: Arc<Config>,
     pub registry: Arc<Registry>,
     pub keyring: Arc<Keyring>,
+    /// Who passes every room as a verified search crawler; `None` where nobody does.
+    pub crawlers: Option<Crawlers>,
 }
 
 /// The proxy's state that all threads share.
@@ -67,6 +70,10 @@ impl Gate {
 
     pub fn now(&self) -> Millis {
         self.clock.now()
+    }
+
+    pub fn clock(&self) -> Clock {
+        self.clock
     }
 
     /// Client connections open now, idle ones included.

@@ -14,7 +14,7 @@ use super::check;
 use super::forward::{self, Rewrite, Sender};
 use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
-use super::visit::{Visit, facts};
+use super::visit::{Visit, client_address, facts};
 use super::watch::{Awaiting, Watch};
 use crate::config::RevokeCommand;
 use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
@@ -140,7 +140,14 @@ async fn visit(
 
 /// Whether a request passes as if there were no room.
 fn bypasses(way: Way<'_>, rules: &BypassRules, parts: &Parts) -> bool {
-    !rules.is_empty() && rules.matches(&facts(way.local, way.sender, parts))
+    if !rules.is_empty() && rules.matches(&facts(way.local, way.sender, parts)) {
+        return true;
+    }
+    way.local.setup.crawlers.as_ref().is_some_and(|crawlers| {
+        let client = client_address(way.local, way.sender, &parts.headers);
+        let agent = parts.headers.get(header::USER_AGENT);
+        crawlers.is_verified(way.core.now(), client, agent.map(HeaderValue::as_bytes))
+    })
 }
 
 /// What the origin told the gate beside its answer.

@@ -10,6 +10,7 @@
 //! strength of a rule for another one.
 
 mod address;
+pub mod crawlers;
 mod error;
 mod expression;
 mod field;
@@ -24,6 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 pub use address::{AddressRange, AddressSet};
+pub use crawlers::{CrawlerSettings, Crawlers, Dns, DnsError, SystemDns, parse_ranges};
 pub use error::{ExpressionError, Place};
 pub use field::{Facts, Transport};
 pub use parser::DEPTH_MAX;

@@ -49,6 +49,7 @@ fn the_file_with_every_key_misses_none() {
         ("listen = [", "zzzz = 1\nlisten = ["),
         ("[limits]\n", "[limits]\nzzzz = 1\n"),
         ("[kernel]\n", "[kernel]\nzzzz = 1\n"),
+        ("[settings]\n", "[settings]\nzzzz = 1\n"),
         ("[cluster]\n", "[cluster]\nzzzz = 1\n"),
         ("[[rooms.rules]]\n", "[[rooms.rules]]\nzzzz = 1\n"),
         ("[[rooms]]\n", "[[rooms]]\nzzzz = 1\n"),
@@ -117,6 +118,10 @@ fn every_key_is_read_back() {
     assert_eq!(config.limits.upstream_idle_connections_max, 14);
     assert_eq!(config.limits.tunnel_idle_timeout_seconds, 15);
     assert_eq!(config.limits.drain_timeout_seconds, 16);
+    let crawlers = config.crawlers.as_ref().unwrap();
+    assert!(crawlers.ranges.contains("192.0.2.31".parse().unwrap()));
+    assert_eq!(crawlers.domains, ["googlebot.com", "search.msn.com"]);
+    assert_eq!(crawlers.dns_servers, ["127.0.0.1:53".parse().unwrap()]);
     let kernel = &config.kernel;
     assert_eq!(kernel.mode, KernelMode::Enforce);
     assert_eq!(

@@ -440,3 +440,31 @@ fn rules_are_checked_when_written() {
         complains(&format!("{HEAD}{added}"), &[expected]);
     }
 }
+
+#[test]
+fn crawlers_must_be_verified_by_something() {
+    for (added, expected) in [
+        (
+            "[settings]\nsearch_engine_crawler_bypass = true",
+            "gate.toml:8: settings.search_engine_crawler_bypass = true: nobody can be verified without crawler_ranges_files or crawler_domains",
+        ),
+        (
+            "[settings]\ncrawler_domains = [\"com\"]",
+            "gate.toml:8: settings.crawler_domains[0] = \"com\": must be a domain, such as googlebot.com",
+        ),
+        (
+            "[settings]\ncrawler_dns_servers = [\"dns\"]",
+            "gate.toml:8: settings.crawler_dns_servers[0] = \"dns\": must be IP:PORT",
+        ),
+        (
+            "[settings]\ncrawler_ranges_files = [\"/nowhere/a.json\"]",
+            "gate.toml:8: settings.crawler_ranges_files[0] = \"/nowhere/a.json\": /nowhere/a.json cannot be read: ",
+        ),
+        (
+            "[settings]\ncrawler_ranges_files = [\"/proc/self/comm\"]",
+            "settings.crawler_ranges_files[0] = \"/proc/self/comm\": must be JSON such as",
+        ),
+    ] {
+        complains(&format!("{HEAD}{added}"), &[expected]);
+    }
+}
