@@ -33,6 +33,11 @@ pub enum Command {
     },
     /// Play a world of data centers, gates and visitors, and compare the ways to split one limit.
     Simulate(crate::simulate::command::Args),
+    /// Look at the kernel part of the gates on this host, or clean up after it.
+    Kernel {
+        #[command(subcommand)]
+        command: Kernel,
+    },
     /// Work with the pages that waiting visitors see.
     Page {
         #[command(subcommand)]
@@ -48,6 +53,18 @@ pub enum Keys {
         #[arg(long, value_name = "FILE", default_value = "gate.keys")]
         key_file: PathBuf,
     },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Kernel {
+    /// Print what it does: interfaces and their modes, map fill, packets by reason, sources refused most.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make running gates of this network namespace detach, and take leftovers off interfaces.
+    Detach,
 }
 
 #[derive(Debug, Subcommand)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Parser as _;
-use gate::cli::{Cli, Command, Keys, Page};
+use gate::cli::{Cli, Command, Kernel, Keys, Page};
 use gate::config::{Config, ConfigError};
 use gate::page::{Dialect, PageSource, Template, TemplateError, preview};
 use gate::serve::ServeError;
@@ -64,6 +64,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Simulate(args) => {
             simulate(&args, &mut std::io::stdout().lock()).map_err(anyhow::Error::from)
         }
+        Command::Kernel { command } => kernel(&command),
         Command::Page {
             command:
                 Page::Preview {
@@ -79,6 +80,26 @@ fn run(command: Command) -> anyhow::Result<()> {
             print(&preview(&source, language, state))
         }
     }
+}
+
+fn kernel(command: &Kernel) -> anyhow::Result<()> {
+    match command {
+        Kernel::Status { json } => {
+            for gate in gate::kernel::status()? {
+                if *json {
+                    print(&format!("{}\n", serde_json::to_string(&gate.status)?))?;
+                } else {
+                    print(&format!("gate {}\n{}", gate.gate, gate.status.as_text()))?;
+                }
+            }
+        }
+        Kernel::Detach => {
+            for done in gate::kernel::detach()? {
+                log::info!("{done}");
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_template(file: &Path) -> anyhow::Result<Template> {

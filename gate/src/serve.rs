@@ -15,6 +15,8 @@ use crate::cli;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError};
 use crate::config::{Config, ConfigError, QuickArgs};
+use crate::kernel::settings::KernelMode;
+use crate::kernel::{Kernel, KernelError, Severity};
 use crate::proxy::{self, Gate, Listeners, Setup};
 use crate::registry::{Registry, RegistryError};
 use crate::rules::{Crawlers, DnsError, SystemDns};
@@ -33,6 +35,7 @@ pub enum ServeError {
     Keys(KeyError),
     State(StateError),
     Rooms(RegistryError),
+    Kernel(KernelError),
     Cluster(ClusterError),
     /// The system's DNS configuration.
     Dns(DnsError),
@@ -51,6 +54,7 @@ impl fmt::Display for ServeError {
             Self::Keys(error) => error.fmt(f),
             Self::State(error) => error.fmt(f),
             Self::Rooms(error) => error.fmt(f),
+            Self::Kernel(error) => error.fmt(f),
             Self::Cluster(error) => error.fmt(f),
             Self::FlagsBesideFile => f.write_str(
                 "--config stands beside flags that describe a room: give one or the other",
@@ -72,6 +76,7 @@ impl std::error::Error for ServeError {
             Self::Keys(error) => error.source(),
             Self::State(error) => error.source(),
             Self::Rooms(error) => error.source(),
+            Self::Kernel(error) => error.source(),
             Self::Cluster(error) => error.source(),
             Self::FlagsBesideFile => None,
             Self::Dns(error) => Some(error),
@@ -103,6 +108,9 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
         // However wrong this host's clock is. Rooms take no step back: they count from the state's time on.
         clock = Clock::showing(now);
     }
+    let listeners = bind(&config, threads)?;
+    // After what needs privilege, and before any thread that would keep the capabilities this one gives up.
+    let kernel = Arc::new(start_kernel(&config, &listeners)?);
     let setup = Setup {
         keyring: Arc::new(read_keys(&config)?),
         registry: Arc::new(
@@ -111,29 +119,19 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
         crawlers: start_crawlers(&config, clock)?,
         config: Arc::new(config),
     };
-    let cluster = match &setup.config.cluster {
-        Some(cluster) => Some(
-            setup
-                .registry
-                .share(cluster, &state, clock)
-                .map_err(ServeError::Cluster)?,
-        ),
-        None => None,
-    };
-    drop(state);
     let config = Arc::clone(&setup.config);
-    let gate = Arc::new(Gate::new(clock, setup));
-
-    let mut listeners = Vec::new();
-    for &address in &config.listen {
-        let bound = Listeners::bind(address, threads);
-        listeners.push(bound.map_err(|error| ServeError::Bind(address, error))?);
-    }
+    let shared = config.cluster.as_ref().map(|cluster| {
+        let registry = &setup.registry;
+        registry.share(cluster, &state, clock)
+    });
+    let cluster = shared.transpose().map_err(ServeError::Cluster)?;
+    drop(state);
+    let gate = Arc::new(Gate::new(clock, setup, Arc::clone(&kernel)));
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(ServeError::Thread)?;
-    let admin = start_admin(&config, &gate, clock)?;
+    let admin = start_admin(&config, &gate, &kernel, clock)?;
     let saver = start_saver(state_file, &gate, clock)?;
     let served = runtime.block_on(run(order, &gate, listeners, threads));
     if let Some(admin) = admin {
@@ -144,6 +142,8 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
     }
     // After the last request, so that nothing it did is forgotten.
     let saved = saver.map_or(Ok(()), Saver::stop);
+    // Last of all: until here the program kept floods away.
+    kernel.stop();
     served.and(saved.map_err(ServeError::State))
 }
 
@@ -168,6 +168,13 @@ async fn run(
     gate.stop();
     stop.send_replace(true);
     join(running).await
+}
+
+fn bind(config: &Config, threads: usize) -> Result<Vec<Listeners>, ServeError> {
+    let bound = config.listen.iter().map(|&address| {
+        Listeners::bind(address, threads).map_err(|error| ServeError::Bind(address, error))
+    });
+    bound.collect()
 }
 
 fn read_config(order: &cli::Serve) -> Result<Config, ServeError> {
@@ -217,19 +224,54 @@ fn start_crawlers(config: &Config, clock: Clock) -> Result<Option<Crawlers>, Ser
         .map_err(ServeError::Thread)
 }
 
+/// Says what the kernel part lacks, and serves all the same; only a name that means nothing on this host is an error.
+fn start_kernel(config: &Config, listeners: &[Listeners]) -> Result<Kernel, ServeError> {
+    let addresses: Vec<_> = listeners.iter().map(Listeners::address).collect();
+    let (kernel, faults) = Kernel::start(&config.kernel, &addresses);
+    for fault in faults {
+        if fault.severity() == Severity::Configuration {
+            kernel.stop();
+            return Err(ServeError::Kernel(fault));
+        }
+        match std::error::Error::source(&fault) {
+            Some(cause) => log::error!("{fault}: {cause}"),
+            None => log::error!("{fault}"),
+        }
+    }
+    if config.kernel.mode != KernelMode::Off {
+        for interface in kernel.status().interfaces {
+            let state = interface.state.as_str();
+            log::info!(
+                "kernel part on {}: {state}, {}",
+                interface.name,
+                config.kernel.mode
+            );
+        }
+    }
+    Ok(kernel)
+}
+
 fn start_admin(
     config: &Config,
     gate: &Arc<Gate>,
+    kernel: &Arc<Kernel>,
     clock: Clock,
 ) -> Result<Option<AdminServer>, ServeError> {
     let Some(address) = config.admin else {
         return Ok(None);
     };
-    let gate = Arc::clone(gate);
+    let (gate, kernel) = (Arc::clone(gate), Arc::clone(kernel));
+    let settings = Arc::clone(&gate.setup().config);
     let view = move || Report {
         rooms: gate.setup().registry.reports(clock.now()),
         proxy: gate.counts(),
-        kernel: serde_json::Value::Null,
+        kernel: match settings.kernel.mode {
+            KernelMode::Off => serde_json::Value::Null,
+            // Numbers and strings always serialize.
+            KernelMode::Monitor | KernelMode::Enforce => {
+                serde_json::to_value(kernel.status()).unwrap_or_default()
+            }
+        },
     };
     let admin = AdminServer::start(address, Arc::new(view))
         .map_err(|error| ServeError::Admin(address, error))?;
@@ -258,6 +300,7 @@ fn reload(order: &cli::Serve, gate: &Gate) {
     match reloaded(order, gate) {
         Ok(setup) => {
             log::info!("reloaded: {} rooms", setup.config.rooms.len());
+            reload_kernel(gate, &setup.config);
             gate.replace_setup(setup);
         }
         Err(error) => {
@@ -284,7 +327,6 @@ fn reloaded(order: &cli::Serve, gate: &Gate) -> Result<Setup, ServeError> {
         ("admin", config.admin != before.config.admin),
         ("state_file", config.state_file != before.config.state_file),
         ("key_file", config.key_file != before.config.key_file),
-        ("kernel", config.kernel != before.config.kernel),
         ("cluster", config.cluster != before.config.cluster),
     ] {
         if differs {
@@ -297,6 +339,17 @@ fn reloaded(order: &cli::Serve, gate: &Gate) -> Result<Setup, ServeError> {
         registry: Arc::new(registry),
         keyring,
     })
+}
+
+fn reload_kernel(gate: &Gate, config: &Config) {
+    match gate.kernel().set_parameters(&config.kernel) {
+        Ok(after_restart) => {
+            for what in after_restart {
+                log::warn!("kernel.{} has changed: that takes a restart", what.as_str());
+            }
+        }
+        Err(error) => log::error!("the kernel part keeps its parameters: {error}"),
+    }
 }
 
 enum Asked {

@@ -16,6 +16,7 @@ use super::upstream::Pool;
 use crate::admin::ProxyCounts;
 use crate::clock::Clock;
 use crate::config::{Config, Origin, ProxyLimits};
+use crate::kernel::Kernel;
 use crate::registry::{OpenRoom, Registry};
 use crate::room::Millis;
 use crate::rules::Crawlers;
@@ -35,6 +36,7 @@ pub struct Setup {
 #[derive(Debug)]
 pub struct Gate {
     clock: Clock,
+    pub(super) kernel: Arc<Kernel>,
     setup: RwLock<Arc<Setup>>,
     /// Counts setups, so that threads see with one load whether theirs is the latest.
     generation: AtomicU64,
@@ -46,9 +48,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    pub fn new(clock: Clock, setup: Setup) -> Self {
+    pub fn new(clock: Clock, setup: Setup, kernel: Arc<Kernel>) -> Self {
         Self {
             clock,
+            kernel,
             setup: RwLock::new(Arc::new(setup)),
             generation: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
@@ -62,6 +65,10 @@ impl Gate {
     pub fn replace_setup(&self, setup: Setup) {
         *self.setup.write() = Arc::new(setup);
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
     }
 
     pub fn setup(&self) -> Arc<Setup> {

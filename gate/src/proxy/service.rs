@@ -16,7 +16,9 @@ use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
 use super::visit::{Visit, client_address, facts};
 use super::watch::{Awaiting, Watch};
+use crate::clock::MonotonicNs;
 use crate::config::RevokeCommand;
+use crate::kernel::SourceCharge;
 use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
@@ -93,12 +95,28 @@ async fn visit(
         expire_cookie(room, &visit, &mut response);
         return response;
     }
+    let kernel = &core.gate.kernel;
+    if visit.ticket.is_none() {
+        // Without a ticket each request would be one more visitor: the source pays for it as for a new connection.
+        let client = client_address(way.local, way.sender, &parts.headers);
+        if let SourceCharge::Over {
+            retry_after_seconds,
+        } = kernel.source_rate().charge(MonotonicNs::now(), client)
+        {
+            core.counts.rate_limited.add_one();
+            let page = ErrorPage::TooManyRequests {
+                retry_after_seconds,
+            };
+            return error_page(page, in_flight);
+        }
+    }
     match room.decide(core.clock(), visit.ticket, wish.asks()).await {
         Decision::Admit {
             session,
             lifetime_seconds,
             ..
         } => {
+            kernel.admitted(MonotonicNs::now(), way.sender.address, lifetime_seconds);
             let ticket = Ticket::Session(session);
             if wish == Wish::Poll {
                 let reply = answers::admitted(&config.cors, &parts);
