@@ -90,13 +90,12 @@ impl Dns for SystemDns {
                 Err(error) if error.is_no_records_found() => return Ok(Vec::new()),
                 Err(error) => return Err(failed(error)),
             };
-            let names = lookup
-                .answers()
-                .iter()
-                .filter_map(|record| match &record.data {
-                    RData::PTR(name) => Some(name.0.to_ascii()),
-                    _ => None,
-                });
+            let names = lookup.answers().iter().filter_map(|record| {
+                let RData::PTR(name) = &record.data else {
+                    return None;
+                };
+                Some(name.0.to_ascii())
+            });
             Ok(names.collect())
         })
     }
