@@ -13,12 +13,15 @@
 
 pub mod browser;
 pub mod curl;
+pub mod frames;
 pub mod gate;
 pub mod http;
 pub mod need;
+pub mod netns;
 pub mod nginx;
 pub mod ports;
 pub mod process;
+pub mod program;
 pub mod redis;
 pub mod relay;
 pub mod rough_origin;
