@@ -11,7 +11,7 @@ use hyper::body::{Body as _, Incoming};
 use super::answers::{self, Reply, Wish};
 use super::body::{AnswerStream, Content, InFlight};
 use super::check;
-use super::forward::{self, Rewrite, Sender};
+use super::forward::{self, Peer, Rewrite, Sender};
 use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
 use super::visit::{Visit, client_address, facts};
@@ -116,7 +116,10 @@ async fn visit(
             lifetime_seconds,
             ..
         } => {
-            kernel.admitted(MonotonicNs::now(), way.sender.address, lifetime_seconds);
+            // A proxy that others speak through is never limited in the kernel, so it needs no fast path there.
+            if way.sender.peer == Peer::Client {
+                kernel.admitted(MonotonicNs::now(), way.sender.address, lifetime_seconds);
+            }
             let ticket = Ticket::Session(session);
             if wish == Wish::Poll {
                 let reply = answers::admitted(&config.cors, &parts);
