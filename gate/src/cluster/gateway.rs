@@ -417,13 +417,14 @@ impl Worker {
         loop {
             ticks.tick().await;
             match self.publish(&shared).await {
-                Ok(()) => {
+                Ok(free) => {
                     if failing {
                         log::info!("room {}: the counter answers again", shared.name);
                     }
                     failing = false;
                     let passed = Duration::from_millis(self.clock.now().millis_since(began));
-                    if passed >= settle
+                    // A ledger that settles grants nothing, nor does a full room.
+                    if (free > 0 || passed >= settle + 2 * self.settings.publish_interval)
                         && let Some(open) = open.take()
                     {
                         // Nobody listens where the gate no longer waits for it.
@@ -445,7 +446,8 @@ impl Worker {
         }
     }
 
-    async fn publish(&self, shared: &Shared) -> Result<(), RedisError> {
+    /// Publishes once. Slots the ledger would grant now.
+    async fn publish(&self, shared: &Shared) -> Result<u64, RedisError> {
         let (published, terms, waiters) = {
             let mut room = shared.room.lock();
             let now = self.clock.now();
@@ -465,7 +467,7 @@ impl Worker {
             let mut state = shared.state.lock();
             state.stock_seen = reply.stock;
             let Some(view) = state.member.published(&reply, elsewhere) else {
-                return Ok(());
+                return Ok(0);
             };
             let now = self.clock.now();
             room.set_view(now, view);
@@ -473,7 +475,7 @@ impl Worker {
             state.member.stock_wanted(&reply, waiting)
         };
         self.refill(shared, wanted, terms).await;
-        Ok(())
+        Ok(reply.free)
     }
 
     /// Brings the data center's stock to what it is to have, where this gate keeps it.
