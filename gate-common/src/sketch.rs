@@ -78,7 +78,7 @@ impl Local {
         }
         self.seen = self.seen.wrapping_add(1);
         let estimate = self.touch(hash(source, counting.seed));
-        let strangers = self.seen / COLUMNS as u64 * 2;
+        let strangers = self.seen / (COLUMNS as u64 / 2);
         if estimate >= counting.promote_threshold.saturating_add(strangers) {
             Weight::Heavy
         } else {
