@@ -127,7 +127,11 @@ fn exit_code(error: &anyhow::Error) -> u8 {
             || matches!(cause.downcast_ref(), Some(SimulateError::Scenario(_)))
             || matches!(
                 cause.downcast_ref(),
-                Some(ServeError::Configuration(_) | ServeError::FlagsBesideFile)
+                Some(
+                    ServeError::Configuration(_)
+                        | ServeError::FlagsBesideFile
+                        | ServeError::Kernel(_)
+                )
             )
     });
     if is_bad_order { BAD_ORDER } else { FAILED }

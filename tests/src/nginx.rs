@@ -9,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::need;
+use crate::netns::Namespace;
 use crate::ports;
 use crate::process::Process;
 use crate::wait::{DEADLINE, until};
@@ -53,12 +54,33 @@ impl Nginx {
     /// Where nginx does not start.
     #[track_caller]
     pub fn with(server: &str) -> Self {
-        let folder = tempfile::tempdir().expect("a temporary folder");
         let address = SocketAddr::from(([127, 0, 0, 1], ports::free()));
-        let at = folder.path();
-        let configuration = configuration(&at.display().to_string(), address, server);
-        fs::write(at.join("nginx.conf"), configuration).expect("its configuration");
-        let process = launch(at, address);
+        let folder = prepared(address, server);
+        let process = launch(folder.path(), address);
+        Self {
+            process,
+            address,
+            folder,
+        }
+    }
+
+    /// The same as [`Nginx::start`] on the loopback address of a namespace.
+    ///
+    /// # Panics
+    /// Where nginx does not start.
+    #[track_caller]
+    pub fn start_in(namespace: &Namespace) -> Self {
+        let address = SocketAddr::from(([127, 0, 0, 1], 8080));
+        let folder = prepared(address, "location / { return 200 \"the origin\"; }");
+        let mut words = vec!["netns", "exec", namespace.name(), "nginx"];
+        let prefix = folder.path().display().to_string();
+        words.extend(words_of(&prefix));
+        let ip = need::command("ip").expect("ip: ask for Need::Command(\"ip\") first");
+        let mut process = Process::start(&ip, &words);
+        until("nginx accepts connections", DEADLINE, || {
+            assert!(process.is_running(), "nginx ended: {}", process.log());
+            namespace.connects("127.0.0.1", address).then_some(())
+        });
         Self {
             process,
             address,
@@ -111,13 +133,24 @@ impl Nginx {
 fn launch(folder: &Path, address: SocketAddr) -> Process {
     let program = need::command("nginx").expect("nginx: ask for Need::Command(\"nginx\") first");
     let prefix = folder.display().to_string();
-    let words = ["-p", &prefix, "-e", "stderr", "-c", "nginx.conf"];
-    let mut process = Process::start(&program, &words);
+    let mut process = Process::start(&program, &words_of(&prefix));
     until("nginx accepts connections", DEADLINE, || {
         assert!(process.is_running(), "nginx ended: {}", process.log());
         std::net::TcpStream::connect(address).ok()
     });
     process
+}
+
+fn words_of(prefix: &str) -> [&str; 6] {
+    ["-p", prefix, "-e", "stderr", "-c", "nginx.conf"]
+}
+
+fn prepared(address: SocketAddr, server: &str) -> TempDir {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = folder.path();
+    let configuration = configuration(&at.display().to_string(), address, server);
+    fs::write(at.join("nginx.conf"), configuration).expect("its configuration");
+    folder
 }
 
 fn configuration(folder: &str, address: SocketAddr, server: &str) -> String {

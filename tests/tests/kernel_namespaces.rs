@@ -1,4 +1,6 @@
 //! The kernel part on real interfaces, between network namespaces: attaching, limiting, admitting, expiring, going away.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![allow(clippy::print_stdout, reason = "says what was measured")]
 
 use std::net::{SocketAddr, TcpListener};
 use std::thread;

@@ -1,4 +1,6 @@
 //! The kernel program on single frames, in the kernel: each reason, each verdict, the same as the host's own run of the same code.
+#![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
+#![allow(clippy::print_stdout, reason = "says what was measured")]
 
 use gate_common::config::{Mode, Parameters, PrefixLookup};
 use gate_common::judge::judge;

@@ -119,7 +119,7 @@ impl fmt::Display for KernelError {
             ),
             Self::UnknownInterface { name, known } => write!(
                 f,
-                "no network interface {name} on this host; there are: {}",
+                "kernel.interfaces: no network interface {name} on this host; there are: {}",
                 known.join(", ")
             ),
             Self::ForeignProgram {
