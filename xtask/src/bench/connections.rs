@@ -1,6 +1,7 @@
 //! Memory of an idle kept-alive connection: the process's share of memory with and without many of them.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -17,6 +18,8 @@ use super::report::{Rounds, Suite};
 const CONNECTIONS_MAX: u64 = 10_000;
 /// Files the benchmark needs beside its connections.
 const OTHER_FILES: u64 = 200;
+/// After the last request: what a subject gives back once a connection has been idle for a while, it has given back.
+const IDLE: Duration = Duration::from_secs(4);
 /// In the full benchmark; one connection after the other takes its time.
 const ROUNDS_MAX: u32 = 3;
 
@@ -82,6 +85,7 @@ pub(super) fn run(lab: &mut Lab) -> Result<Suite> {
             let start = pss_kib(&ids);
             let held = hold(address, cookie, count)
                 .with_context(|| format!("{subject} with {count} connections"))?;
+            std::thread::sleep(IDLE);
             let full = pss_kib(&ids);
             drop(held);
             let bytes = full.saturating_sub(start) as f64 * 1024.0 / count as f64;
@@ -94,7 +98,7 @@ pub(super) fn run(lab: &mut Lab) -> Result<Suite> {
             rounds.record(case, subject, round, sample);
         }
     }
-    let note = "One request on each connection, one after the other; then all are idle. The kernel's own memory is not in it.";
+    let note = "One request on each connection, one after the other; then all are idle for four seconds. The kernel's own memory is not in it.";
     Ok(rounds.suite("connections", &[], vec![note.to_owned()]))
 }
 

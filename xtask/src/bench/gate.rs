@@ -32,6 +32,28 @@ pub(super) struct GatePlan<'a> {
     pub(super) xdp: Xdp<'a>,
 }
 
+impl GatePlan<'_> {
+    /// Sessions outlive every suite. Waiters may come back after a second, so that each of their check-ins counts.
+    fn config(&self) -> String {
+        let users = match self.users {
+            Users::ManyMore => 1_000_000,
+            Users::AtMost(users) => users,
+        };
+        let kernel = match self.xdp {
+            Xdp::Off => "mode = \"off\"".to_owned(),
+            Xdp::Enforce(interface) => {
+                format!("mode = \"enforce\"\ninterfaces = [\"{interface}\"]")
+            }
+        };
+        let (listen, origin) = (self.listen, self.origin);
+        format!(
+            "listen = \"{listen}\"\norigin = \"http://{origin}\"\n[kernel]\n{kernel}\n[[rooms]]\nname = \"bench\"\n\
+             total_active_users = {users}\nnew_users_per_minute = {users}\nsession_duration = 30\n\
+             refresh_interval_seconds = 1\njson_response_enabled = true\n"
+        )
+    }
+}
+
 /// The kernel part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Xdp<'a> {
@@ -48,7 +70,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    /// One room on every host and path, sessions of half an hour, the kernel part off.
+    /// One room on every host and path, the kernel part off.
     ///
     /// # Errors
     ///
@@ -81,11 +103,8 @@ impl Gate {
     /// Where the gate does not start.
     pub(super) fn start_with(lab: &Lab, plan: &GatePlan<'_>) -> Result<Self> {
         let home = lab.fresh_dir(plan.name)?;
-        let users = match plan.users {
-            Users::ManyMore => 1_000_000,
-            Users::AtMost(users) => users,
-        }
-        .to_string();
+        let config = home.join("gate.toml");
+        write(&config, plan.config())?;
         let program = lab.gate.display().to_string();
         let mut command = match plan.namespace {
             None => plan.cpus.command(&program),
@@ -93,18 +112,9 @@ impl Gate {
         };
         command
             .current_dir(&home)
-            .args(["serve", "--listen", &plan.listen.to_string()])
-            .args(["--origin", &format!("http://{}", plan.origin)])
-            .args([
-                "--total-active-users",
-                &users,
-                "--new-users-per-minute",
-                &users,
-            ])
-            .args(["--session-duration", "30"]);
-        if let Xdp::Enforce(interface) = plan.xdp {
-            command.args(["--interface", interface, "--xdp", "enforce"]);
-        }
+            .arg("serve")
+            .arg("--config")
+            .arg(&config);
         let mut process = Process::start(plan.name, command, &home.join("log"))?;
         if plan.namespace.is_some() {
             process.wait_for_log(&plan.listen.to_string())?;
