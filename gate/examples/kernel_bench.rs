@@ -49,11 +49,15 @@ fn main() -> Result<()> {
 
 fn load(object: &str) -> Result<Ebpf> {
     let bytes = std::fs::read(object).with_context(|| format!("cannot read {object}"))?;
-    EbpfLoader::new().load(&bytes).context("the kernel refuses the object")
+    EbpfLoader::new()
+        .load(&bytes)
+        .context("the kernel refuses the object")
 }
 
 fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut Xdp> {
-    let program = ebpf.program_mut(name).with_context(|| format!("no program {name}"))?;
+    let program = ebpf
+        .program_mut(name)
+        .with_context(|| format!("no program {name}"))?;
     Ok(program.try_into()?)
 }
 
@@ -189,9 +193,11 @@ fn fill(ebpf: &mut Ebpf) -> Result<()> {
     let mut listeners: HashMap<&mut MapData, [u64; 3], u32> = map(ebpf, "LISTENERS")?.try_into()?;
     let listener = ListenerKey::new(Address::from_ipv4(SERVER), PORT);
     listeners.insert(listener.words(), 1, 0)?;
-    let mut admitted: HashMap<&mut MapData, [u8; 16], [u64; ADMITTED_WORDS]> = map(ebpf, "ADMITTED")?.try_into()?;
+    let mut admitted: HashMap<&mut MapData, [u8; 16], [u64; ADMITTED_WORDS]> =
+        map(ebpf, "ADMITTED")?.try_into()?;
     admitted.insert(key(ADMITTED_SOURCE), Admitted::words(u64::MAX), 0)?;
-    let mut tracked: HashMap<&mut MapData, [u8; 16], [u64; TRACKED_WORDS]> = map(ebpf, "SOURCES")?.try_into()?;
+    let mut tracked: HashMap<&mut MapData, [u8; 16], [u64; TRACKED_WORDS]> =
+        map(ebpf, "SOURCES")?.try_into()?;
     for source in (0..COLD_SOURCES).map(cold_source).chain([REFUSED_SOURCE]) {
         // All that it may send at once is used up, and it was over its rate before.
         tracked.insert(key(source), [u64::MAX / 2, 1, 1], 0)?;

@@ -258,6 +258,8 @@ fn bodies_stream_both_ways_in_constant_memory() {
         }
     });
     let mut gate = gate_with(&origin.url(), "");
+    // The gate by itself takes some, in a debug build more.
+    let before = peak_bytes(gate.process().id());
     let address = gate.address();
     let sender = std::thread::spawn(move || {
         let mut client = open(address);
@@ -273,8 +275,8 @@ fn bodies_stream_both_ways_in_constant_memory() {
     client.send(GET).unwrap();
     assert_eq!(client.receive().unwrap().body.len(), BYTES);
     assert_eq!(sender.join().unwrap(), BYTES.to_string());
-    let peak = peak_bytes(gate.process().id());
-    assert!(peak < BYTES / 2, "{peak} bytes at the peak");
+    let grown = peak_bytes(gate.process().id()) - before;
+    assert!(grown < BYTES / 4, "{grown} bytes more at the peak");
 }
 
 /// The most memory a process ever had.
