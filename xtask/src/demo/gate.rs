@@ -119,7 +119,7 @@ impl Gate {
         rooms(&json).context("the status names no rooms")
     }
 
-    /// The kernel part's counters that are not zero, as `name=count`.
+    /// The kernel part's counters that are not zero, as `reason=packets`.
     pub(super) fn kernel(&self) -> Vec<String> {
         ask(self.admin, "/status")
             .ok()
@@ -145,12 +145,12 @@ fn rooms(json: &Value) -> Option<BTreeMap<String, RoomStatus>> {
 }
 
 fn counters(json: &Value) -> Vec<String> {
-    json.as_object()
+    json.as_array()
         .into_iter()
         .flatten()
-        .filter_map(|(name, count)| Some((name, count.as_u64()?)))
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| format!("{name}={count}"))
+        .filter_map(|counter| Some((counter["reason"].as_str()?, counter["packets"].as_u64()?)))
+        .filter(|(_, packets)| *packets > 0)
+        .map(|(reason, packets)| format!("{reason}={packets}"))
         .collect()
 }
 
@@ -233,7 +233,11 @@ mod tests {
 
     #[test]
     fn shows_counters_that_are_not_zero() {
-        assert_eq!(counters(&json!({ "a": 0, "b": 2 })), ["b=2"]);
+        let json = json!([
+            { "reason": "pass", "packets": 2 },
+            { "reason": "drop", "packets": 0 },
+        ]);
+        assert_eq!(counters(&json), ["pass=2"]);
         assert!(counters(&Value::Null).is_empty());
     }
 }
