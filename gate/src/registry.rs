@@ -15,6 +15,7 @@ use crate::cluster::ledger::Predecessor;
 use crate::cluster::settings::ClusterSettings;
 use crate::cluster::{Cluster, ClusterError, RoomToShare, Visit};
 use crate::config::{Config, ForwardCookie, PageSettings, RoomConfig};
+use crate::page::PageAssets;
 use crate::room::{Decision, Millis, Room, Snapshot, Ticket, VisitorId};
 use crate::route::{RoomIndex, Table};
 use crate::state::Loaded;
@@ -26,6 +27,7 @@ pub struct Registry {
     rooms: Vec<OpenRoom>,
     routes: Table,
     hidden_cookies: HiddenCookies,
+    page_assets: Option<PageAssets>,
 }
 
 /// Names of the rooms' cookies that no origin sees, whichever room a request is for.
@@ -195,8 +197,22 @@ impl Registry {
 
     /// The index of the room that covers a request target, if any.
     pub fn find(&self, target: &http::Uri, host_header: Option<&[u8]>) -> Option<usize> {
+        if self.is_asset(target.path().as_bytes()) {
+            return None;
+        }
         let RoomIndex(index) = self.routes.find_target(target, host_header)?;
         Some(index)
+    }
+
+    /// The files of custom pages, which no room covers.
+    pub fn page_assets(&self) -> Option<&PageAssets> {
+        self.page_assets.as_ref()
+    }
+
+    fn is_asset(&self, path: &[u8]) -> bool {
+        self.page_assets
+            .as_ref()
+            .is_some_and(|assets| assets.covers(path))
     }
 
     /// The cookies that stay here.
@@ -258,6 +274,7 @@ impl Registry {
             rooms,
             routes: config.routes(),
             hidden_cookies: HiddenCookies::of(&config.rooms),
+            page_assets: config.page_assets.clone(),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The configuration: a TOML file or flags in, values that are valid as a whole out, or every fault at once. Opens nothing but
 //! the files that the configuration itself names, and starts nothing.
 
+mod assets;
 mod cluster;
 mod cookie;
 mod cross;
@@ -25,9 +26,11 @@ use std::path::{Path, PathBuf};
 use crate::cluster::settings::ClusterSettings;
 use crate::kernel::KernelSettings;
 use crate::kernel::settings::Prefix;
+use crate::page::PageAssets;
 use crate::route;
 use crate::rules::{CrawlerSettings, Lists};
 
+pub use assets::{PAGE_ASSETS_BYTES_MAX, PAGE_ASSETS_FILES_MAX, PAGE_ASSETS_PATH_DEFAULT};
 pub use cookie::{COOKIE_NAME_DEFAULT, CookieSettings, SameSite, Scheme, Secure};
 pub use error::{ConfigError, Fault};
 pub use event::EventConfig;
@@ -73,6 +76,8 @@ pub struct Config {
     pub trusted_proxies: Vec<Prefix>,
     pub limits: ProxyLimits,
     pub kernel: KernelSettings,
+    /// Files of custom pages, answered outside every room; `None` where there are none.
+    pub page_assets: Option<PageAssets>,
     /// Verified search crawlers, who pass every room; `None` where nobody does.
     pub crawlers: Option<CrawlerSettings>,
     /// The gates this one shares its rooms with; `None` where it is alone.
@@ -224,6 +229,7 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         .into_iter()
         .map(|found| found.value)
         .collect();
+    let page_assets = assets::read(&mut section, around);
     let limits = section
         .table("limits")
         .map(limits::read)
@@ -279,6 +285,7 @@ fn read_root(mut section: Section<'_>, around: &Surroundings<'_>) -> Option<Conf
         trusted_proxies: trusted,
         limits,
         kernel,
+        page_assets,
         crawlers,
         cluster,
         rooms: rooms?,

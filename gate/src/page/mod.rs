@@ -12,6 +12,7 @@
 //! (`/shop#part`) Chromium takes `Refresh: 20` for a jump within the page, so there a visitor without script reloads by hand.
 
 mod answer;
+mod assets;
 mod builtin;
 mod error;
 mod json;
@@ -26,6 +27,7 @@ pub use answer::{
     Answer, AnswerKind, CACHE_CONTROL_NEVER, LanguageChoice, POLL_HEADER, POLL_LEAVE, Page,
     PageSource, QueueingStatusCode, refresh_header,
 };
+pub use assets::{AssetAnswer, PageAssets};
 pub use error::{ErrorPage, write_error_page};
 pub use json::{JsonFormat, admitted_json, write_json, write_poll_json};
 pub use language::{Direction, Language, UnknownLanguage};

@@ -19,7 +19,7 @@ use super::watch::{Awaiting, Watch};
 use crate::clock::MonotonicNs;
 use crate::config::RevokeCommand;
 use crate::kernel::SourceCharge;
-use crate::page::{CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
+use crate::page::{AssetAnswer, CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
 use crate::rules::BypassRules;
@@ -41,6 +41,11 @@ pub(super) async fn answer(
     let body_bytes_max = local.limits().body_bytes_max.unwrap_or(u64::MAX);
     if let Err(refusal) = check::check(&parts, scan, body_bytes_max) {
         return closing(refused(refusal.status, refusal.reason, in_flight));
+    }
+    if let Some(assets) = local.setup.registry.page_assets()
+        && let Some(found) = assets.answer(&parts.method, parts.uri.path(), &parts.headers)
+    {
+        return asset(found, in_flight);
     }
     let way = Way {
         core: &core,
@@ -340,6 +345,14 @@ fn reply_with(reply: Reply, in_flight: InFlight) -> Response<AnswerStream> {
     let mut response = respond(Content::Whole(reply.body), in_flight);
     *response.status_mut() = reply.status;
     *response.headers_mut() = reply.headers;
+    response
+}
+
+/// A file of a custom page.
+fn asset(found: AssetAnswer, in_flight: InFlight) -> Response<AnswerStream> {
+    let mut response = respond(Content::Whole(found.body), in_flight);
+    *response.status_mut() = found.status;
+    *response.headers_mut() = found.headers;
     response
 }
 
