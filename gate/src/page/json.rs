@@ -6,7 +6,7 @@ use crate::room::{QueueingMethod, WaitView};
 use super::language::Language;
 use super::texts::Words;
 use super::values::{
-    BuiltIn, Numbers, State, Values, method_name, write_plain_number, write_time,
+    BuiltIn, Numbers, Personal, State, Values, method_name, write_personal, write_plain_number,
     write_until_formatted, write_wait_formatted,
 };
 
@@ -22,23 +22,48 @@ pub enum JsonFormat {
 
 /// Writes the answer for API clients. Formatted times are English, as the field defines them.
 pub fn write_json(format: JsonFormat, view: &WaitView, out: &mut String) {
-    let numbers = Numbers::of(view);
-    match format {
-        JsonFormat::Cloudflare => write_cloudflare(view, &numbers, out),
-        JsonFormat::Esa => write_esa(view, &numbers, out),
-    }
-    out.push_str(",\"position\":");
-    match view.position {
-        Some(position) => write_plain_number(position, out),
-        None => out.push_str("null"),
-    }
-    out.push('}');
+    write_json_with(format, view, out, &mut |personal, out| {
+        write_personal(personal, Language::EnUs, view, out);
+    });
 }
 
 /// Writes the answer to the built-in page's own script: the field's JSON with one more member, `page`, that holds the texts to
 /// put in place in the page's language.
 pub fn write_poll_json(language: Language, view: &WaitView, out: &mut String) {
-    write_json(JsonFormat::Cloudflare, view, out);
+    write_poll_json_with(language, view, out, &mut |personal, out| {
+        write_personal(personal, language, view, out);
+    });
+}
+
+/// What is done where something personal belongs.
+type Fill<'a> = &'a mut dyn FnMut(Personal, &mut String);
+
+pub(super) fn write_json_with(
+    format: JsonFormat,
+    view: &WaitView,
+    out: &mut String,
+    fill: Fill<'_>,
+) {
+    let numbers = Numbers::of(view);
+    match format {
+        JsonFormat::Cloudflare => write_cloudflare(view, &numbers, out, fill),
+        JsonFormat::Esa => write_esa(view, &numbers, out, fill),
+    }
+    out.push_str(",\"position\":");
+    match view.position {
+        Some(_) => fill(Personal::Position, out),
+        None => out.push_str("null"),
+    }
+    out.push('}');
+}
+
+pub(super) fn write_poll_json_with(
+    language: Language,
+    view: &WaitView,
+    out: &mut String,
+    fill: Fill<'_>,
+) {
+    write_json_with(JsonFormat::Cloudflare, view, out, fill);
     out.pop();
     let values = Values::new(view, Words::of(language));
     out.push_str(",\"page\":{\"state\":\"");
@@ -56,9 +81,14 @@ pub fn write_poll_json(language: Language, view: &WaitView, out: &mut String) {
         out.push_str(",\"");
         out.push_str(name);
         out.push_str("\":\"");
-        let start = out.len();
-        values.write_built_in(variable, out);
-        escape_tail(out, start);
+        match variable.personal() {
+            Some(personal) => fill(personal, out),
+            None => {
+                let start = out.len();
+                values.write_built_in(variable, out);
+                escape_tail(out, start);
+            }
+        }
         out.push('"');
     }
     out.push_str("}}");
@@ -72,7 +102,7 @@ pub const fn admitted_json(format: JsonFormat) -> &'static str {
     }
 }
 
-fn write_cloudflare(view: &WaitView, numbers: &Numbers, out: &mut String) {
+fn write_cloudflare(view: &WaitView, numbers: &Numbers, out: &mut String, fill: Fill<'_>) {
     let words = Words::of(Language::EnUs);
     let [p25, p50, p75] = numbers.percentiles_minutes;
     let method = view.queueing_method;
@@ -89,7 +119,7 @@ fn write_cloudflare(view: &WaitView, numbers: &Numbers, out: &mut String) {
     members.boolean(r#","queueIsFull":"#, view.queue_is_full);
     members.boolean(r#","queueAll":"#, view.queue_all);
     members.text(r#","lastUpdated":"#, |out| {
-        write_time(view.last_updated, out)
+        fill(Personal::LastUpdated, out);
     });
     members.number(
         r#","refreshIntervalSeconds":"#,
@@ -127,7 +157,7 @@ fn write_cloudflare(view: &WaitView, numbers: &Numbers, out: &mut String) {
     out.push('}');
 }
 
-fn write_esa(view: &WaitView, numbers: &Numbers, out: &mut String) {
+fn write_esa(view: &WaitView, numbers: &Numbers, out: &mut String, fill: Fill<'_>) {
     out.push_str(r#"{"WaitingRoom":{"inWaitingRoom":true"#);
     let mut members = Members(out);
     members.number(r#","waitTime":"#, numbers.wait_minutes);
@@ -142,7 +172,7 @@ fn write_esa(view: &WaitView, numbers: &Numbers, out: &mut String) {
     members.boolean(r#","queueIsFull":"#, view.queue_is_full);
     members.boolean(r#","queueAll":"#, view.queue_all);
     members.text(r#","lastUpdated":"#, |out| {
-        write_time(view.last_updated, out)
+        fill(Personal::LastUpdated, out);
     });
     members.number(
         r#","refreshIntervalSeconds":"#,
@@ -192,6 +222,7 @@ fn escape_tail(out: &mut String, start: usize) {
 mod tests {
     use super::*;
     use crate::page::preview::PreviewState;
+    use crate::page::values::write_time;
     use crate::room::{EventPhase, Millis, WaitTime};
 
     fn json(format: JsonFormat, view: &WaitView) -> String {

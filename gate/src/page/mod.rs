@@ -18,6 +18,7 @@ mod error;
 mod json;
 mod language;
 mod negotiation;
+mod prepared;
 mod preview;
 mod template;
 mod texts;
@@ -32,6 +33,7 @@ pub use error::{ErrorPage, write_error_page};
 pub use json::{JsonFormat, admitted_json, write_json, write_poll_json};
 pub use language::{Direction, Language, UnknownLanguage};
 pub use negotiation::JsonNegotiation;
+pub use prepared::{Prepared, PreparedAnswers};
 pub use preview::{PreviewState, UnknownState, preview};
 pub use template::{
     Dialect, Location, SECTION_DEPTH_MAX, TEMPLATE_BYTES_MAX, TEMPLATE_WARNINGS_MAX, Template,

@@ -1,10 +1,12 @@
 //! What a page or a JSON answer can show of a [`WaitView`]: every variable by name, its truth and its text.
 
+use std::cell::Cell;
 use std::fmt::Write as _;
 
 use crate::room::{EventPhase, Millis, QueueingMethod, WaitTime, WaitView};
 
 use super::builtin;
+use super::language::Language;
 use super::texts::{Texts, Words};
 
 const MILLIS_PER_MINUTE: u64 = 60_000;
@@ -50,7 +52,7 @@ impl State {
 }
 
 /// The numbers behind a view, computed once per answer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Numbers {
     pub(super) wait_known: bool,
     pub(super) wait_minutes: u64,
@@ -128,10 +130,38 @@ pub(super) const fn method_name(method: QueueingMethod) -> &'static str {
 }
 
 /// `2020-08-03T23:46:00.000Z`; a time beyond the year 9999 reads as the last one before it.
-pub(super) fn write_time(time: Millis, out: &mut impl std::fmt::Write) {
+pub(super) fn write_time(time: Millis, out: &mut String) {
+    const SECOND_BYTES: usize = "2020-08-03T23:46:00".len();
+    thread_local! {
+        /// The last second written and how: most times are of one second.
+        static LAST: Cell<(u64, [u8; SECOND_BYTES])> = const { Cell::new((u64::MAX, [0; SECOND_BYTES])) };
+    }
+    let (last, text) = LAST.get();
+    if last == time.as_secs()
+        && let Ok(text) = std::str::from_utf8(&text)
+    {
+        out.push_str(text);
+        let millis = (time.as_u64() % 1000) as usize;
+        out.push('.');
+        for digit in [millis / 100, millis / 10 % 10, millis % 10] {
+            out.push(char::from(b'0' + digit as u8));
+        }
+        out.push('Z');
+        return;
+    }
     let millis = i64::try_from(time.as_u64()).unwrap_or(i64::MAX);
-    let time = jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::MAX);
-    write!(out, "{time:.3}").expect("a string takes every write");
+    let start = out.len();
+    match jiff::Timestamp::from_millisecond(millis) {
+        Ok(time) => write!(out, "{time:.3}").expect("a string takes every write"),
+        Err(_) => {
+            write!(out, "{:.3}", jiff::Timestamp::MAX).expect("a string takes every write");
+            return;
+        }
+    }
+    let second = out.as_bytes()[start..].first_chunk::<SECOND_BYTES>();
+    if let Some(second) = second {
+        LAST.set((time.as_secs(), *second));
+    }
 }
 
 /// One variable of a template. What is said of each stands in the field table the README reproduces.
@@ -312,6 +342,115 @@ impl BuiltIn {
             "joinAgain" => Self::Text(|texts| texts.join_again),
             _ => return None,
         })
+    }
+}
+
+/// What differs between two visitors who are otherwise told the same. Everything else is written once for both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Personal {
+    /// Plain digits; nothing where there is no order.
+    Position,
+    /// The same in the language's digits.
+    PositionText,
+    LastUpdated,
+}
+
+impl Variable {
+    pub(super) const fn personal(self) -> Option<Personal> {
+        match self {
+            Self::BuiltIn(built_in) => built_in.personal(),
+            Self::Position => Some(Personal::Position),
+            Self::LastUpdated => Some(Personal::LastUpdated),
+            Self::InWaitingRoom
+            | Self::WaitTimeKnown
+            | Self::WaitTime
+            | Self::WaitTime25Percentile
+            | Self::WaitTime50Percentile
+            | Self::WaitTime75Percentile
+            | Self::WaitTimeFormatted
+            | Self::WaitTimeHours
+            | Self::WaitTimeHourMinutes
+            | Self::QueueIsFull
+            | Self::QueueAll
+            | Self::RefreshIntervalSeconds
+            | Self::QueueingMethod
+            | Self::IsFifoQueue
+            | Self::IsRandomQueue
+            | Self::IsPassthroughQueue
+            | Self::IsRejectQueue
+            | Self::IsEventActive
+            | Self::IsEventPrequeueing
+            | Self::TimeUntilEventStart
+            | Self::TimeUntilEventStartFormatted
+            | Self::TimeUntilEventStartHours
+            | Self::TimeUntilEventStartHourMinutes
+            | Self::TimeUntilEventEnd
+            | Self::TimeUntilEventEndFormatted
+            | Self::TimeUntilEventEndHours
+            | Self::TimeUntilEventEndHourMinutes
+            | Self::ShuffleAtEventStart
+            | Self::Turnstile
+            | Self::InfiniteQueue => None,
+        }
+    }
+}
+
+impl BuiltIn {
+    pub(super) const fn personal(self) -> Option<Personal> {
+        match self {
+            Self::PositionText => Some(Personal::PositionText),
+            Self::Language
+            | Self::Direction
+            | Self::State
+            | Self::Title
+            | Self::Heading
+            | Self::Lead
+            | Self::WaitText
+            | Self::EventLabel
+            | Self::EventText
+            | Self::Text(_) => None,
+        }
+    }
+}
+
+/// Writes what is personal, not escaped for anything. No language's digits hold anything that JSON would escape.
+pub(super) fn write_personal(
+    personal: Personal,
+    language: Language,
+    view: &WaitView,
+    out: &mut String,
+) {
+    match (personal, view.position) {
+        (Personal::Position, Some(position)) => write_plain_number(position, out),
+        (Personal::PositionText, Some(position)) => {
+            Words::of(language).write_number(position, out);
+        }
+        (Personal::Position | Personal::PositionText, None) => {}
+        (Personal::LastUpdated, _) => write_time(view.last_updated, out),
+    }
+}
+
+/// Everything an answer shows of a view beside what is [`Personal`]: answers to views of one kind differ in nothing else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ViewKind {
+    numbers: Numbers,
+    is_ordered: bool,
+    queue_is_full: bool,
+    queue_all: bool,
+    queueing_method: QueueingMethod,
+    refresh_interval_seconds: u32,
+}
+
+impl ViewKind {
+    pub(super) fn of(view: &WaitView) -> Self {
+        Self {
+            numbers: Numbers::of(view),
+            is_ordered: view.position.is_some(),
+            queue_is_full: view.queue_is_full,
+            queue_all: view.queue_all,
+            queueing_method: view.queueing_method,
+            refresh_interval_seconds: view.refresh_interval_seconds,
+        }
     }
 }
 
@@ -556,5 +695,5 @@ pub(super) fn write_until_formatted(words: &Words, minutes: Option<u64>, out: &m
 
 /// Plain digits, as JSON and JavaScript read them.
 pub(super) fn write_plain_number(number: u64, out: &mut String) {
-    write!(out, "{number}").expect("a string takes every write");
+    out.push_str(itoa::Buffer::new().format(number));
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::language::Language;
 use super::texts::Words;
-use super::values::{Values, Variable, Vocabulary};
+use super::values::{Personal, Values, Variable, Vocabulary};
 use crate::room::WaitView;
 
 /// Longest template, the field's limit. A longer one is refused when written.
@@ -56,9 +56,19 @@ impl fmt::Debug for Template {
 
 /// Whether a value is escaped for HTML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Escape {
+pub(super) enum Escape {
     Html,
     Raw,
+}
+
+impl Escape {
+    /// Escapes what was written since `start`.
+    pub(super) fn apply(self, out: &mut String, start: usize) {
+        match self {
+            Self::Raw => {}
+            Self::Html => escape_tail(out, start),
+        }
+    }
 }
 
 /// When a section is rendered. Unknown variables (`None`) are false.
@@ -204,12 +214,42 @@ impl Template {
     /// Appends the page for one view.
     pub fn fill(&self, language: Language, view: &WaitView, out: &mut String) {
         let values = Values::new(view, Words::of(language));
+        self.walk(&values, out, |_, variable, escape, out| {
+            fill_one(&values, variable, escape, out);
+        });
+    }
+
+    /// Appends the page without what is personal, and tells `hole` where that goes.
+    pub(super) fn prepare(
+        &self,
+        language: Language,
+        view: &WaitView,
+        out: &mut String,
+        mut hole: impl FnMut(usize, Personal, Escape),
+    ) {
+        let values = Values::new(view, Words::of(language));
+        self.walk(&values, out, |personal, variable, escape, out| {
+            match personal {
+                Some(personal) => hole(out.len(), personal, escape),
+                None => fill_one(&values, variable, escape, out),
+            };
+        });
+    }
+
+    fn walk(
+        &self,
+        values: &Values<'_>,
+        out: &mut String,
+        mut fill: impl FnMut(Option<Personal>, Variable, Escape, &mut String),
+    ) {
         let mut next = 0;
         while let Some(operation) = self.operations.get(next) {
             next += 1;
             match operation {
                 Operation::Literal(range) => out.push_str(&self.source[range.clone()]),
-                Operation::Fill(variable, escape) => fill_one(&values, *variable, *escape, out),
+                Operation::Fill(variable, escape) => {
+                    fill(variable.personal(), *variable, *escape, out);
+                }
                 Operation::Section { condition, end } => {
                     let is_truthy =
                         |of: &Option<Variable>| of.is_some_and(|of| values.is_truthy(of));
@@ -229,10 +269,7 @@ impl Template {
 fn fill_one(values: &Values<'_>, variable: Variable, escape: Escape, out: &mut String) {
     let start = out.len();
     values.write(variable, out);
-    match escape {
-        Escape::Raw => {}
-        Escape::Html => escape_tail(out, start),
-    }
+    escape.apply(out, start);
 }
 
 /// Escapes what was written since `start` as Mustache.js does.
