@@ -215,6 +215,15 @@ impl Registry {
             .is_some_and(|assets| assets.covers(path))
     }
 
+    /// [`Self::find`] for a target in origin form without its query.
+    pub fn find_path(&self, host_header: &[u8], path: &[u8]) -> Option<usize> {
+        if self.is_asset(path) {
+            return None;
+        }
+        let RoomIndex(index) = self.routes.find(Some(host_header), path)?;
+        Some(index)
+    }
+
     /// The cookies that stay here.
     pub fn hidden_cookies(&self) -> &HiddenCookies {
         &self.hidden_cookies
@@ -313,6 +322,14 @@ impl OpenRoom {
             Asks::ForAPlace => room.check_in(now, ticket),
             Asks::ForNow => room.observe(now, ticket),
         }
+    }
+
+    /// Decides a page load of a visitor with a ticket. `None` where other gates share the room, who may have to be asked.
+    pub fn decide_alone(&self, now: Millis, ticket: Ticket) -> Option<Decision> {
+        if self.shared.get().is_some() {
+            return None;
+        }
+        Some(self.room.lock().check_in(now, Some(ticket)))
     }
 
     /// The visitor gives its place or session back.

@@ -116,7 +116,7 @@ fn head(status: StatusCode, headers: &HeaderMap) -> String {
 }
 
 /// What an answer is found by. A page is known by its address: it is never moved as long as its configuration is in force.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     page: *const Page,
     kind: AnswerKind,
@@ -128,6 +128,8 @@ struct Key {
 #[derive(Debug, Default)]
 pub struct PreparedAnswers {
     answers: HashMap<Key, Rc<Prepared>>,
+    /// Most answers are the same as the one before; comparing is cheaper than hashing.
+    last: Option<(Key, Rc<Prepared>)>,
 }
 
 impl PreparedAnswers {
@@ -145,10 +147,21 @@ impl PreparedAnswers {
             language,
             view: ViewKind::of(view),
         };
+        if let Some((last, answer)) = &self.last
+            && *last == key
+        {
+            return Rc::clone(answer);
+        }
+        let answer = self.find_or_write(key, page, view);
+        self.last = Some((key, Rc::clone(&answer)));
+        answer
+    }
+
+    fn find_or_write(&mut self, key: Key, page: &Page, view: &WaitView) -> Rc<Prepared> {
         if let Some(answer) = self.answers.get(&key) {
             return Rc::clone(answer);
         }
-        let answer = Rc::new(Prepared::new(page, kind, language, view));
+        let answer = Rc::new(Prepared::new(page, key.kind, key.language, view));
         if self.answers.len() >= ANSWERS_MAX {
             self.answers.clear();
         }

@@ -26,6 +26,7 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
+use super::gate::Local;
 use crate::config::{CorsPolicy, PageSettings};
 use crate::page::{
     AnswerKind, CACHE_CONTROL_NEVER, JsonFormat, JsonNegotiation, POLL_HEADER, POLL_LEAVE,
@@ -136,15 +137,16 @@ pub(super) struct Reply {
 
 /// The answer to a visitor who cannot enter.
 pub(super) fn waiting(
+    local: &Local,
     settings: &PageSettings,
     cors: &CorsPolicy,
     wish: Wish,
     parts: &Parts,
     view: &WaitView,
 ) -> Reply {
-    let mut reply = match kind(settings, wish, &parts.headers) {
-        Some(kind) => page(settings, wish, kind, &parts.headers, view),
-        None => unavailable(view),
+    let mut reply = match wish {
+        Wish::Load | Wish::Script | Wish::Poll => page(local, settings, wish, &parts.headers, view),
+        Wish::Part | Wish::Upgrade | Wish::Preflight | Wish::Leave => unavailable(view),
     };
     add_cors(&mut reply.headers, cors, &parts.headers);
     reply
@@ -199,35 +201,36 @@ pub(super) fn preflight(cors: &CorsPolicy, parts: &Parts) -> Option<Reply> {
     })
 }
 
-fn kind(settings: &PageSettings, wish: Wish, headers: &HeaderMap) -> Option<AnswerKind> {
+/// What a visitor who waits is answered with.
+pub(super) fn kind(settings: &PageSettings, wish: Wish, accept: Option<&str>) -> AnswerKind {
     match wish {
-        Wish::Poll => Some(AnswerKind::Poll),
-        Wish::Script => Some(AnswerKind::Json),
-        Wish::Load => {
-            let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok());
+        Wish::Poll => AnswerKind::Poll,
+        Wish::Script => AnswerKind::Json,
+        Wish::Load | Wish::Part | Wish::Upgrade | Wish::Preflight | Wish::Leave => {
             let wants = settings.json_negotiation != JsonNegotiation::Off
                 && accept.is_some_and(|accept| settings.json_negotiation.wants_json(accept));
-            Some(if wants {
+            if wants {
                 AnswerKind::Json
             } else {
                 AnswerKind::Page
-            })
+            }
         }
-        Wish::Part | Wish::Upgrade | Wish::Preflight | Wish::Leave => None,
     }
 }
 
 fn page(
+    local: &Local,
     settings: &PageSettings,
     wish: Wish,
-    kind: AnswerKind,
     headers: &HeaderMap,
     view: &WaitView,
 ) -> Reply {
-    let language = headers
-        .get(ACCEPT_LANGUAGE)
-        .and_then(|value| value.to_str().ok());
-    let answer = settings.page.answer(kind, language, view);
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let kind = kind(settings, wish, text(ACCEPT));
+    let language = settings.page.language_for(text(ACCEPT_LANGUAGE));
+    let answer = local.prepared(&settings.page, kind, language, view);
+    let mut body = String::new();
+    answer.write_body(view, &mut body);
     // A script that expects data must not take the line's for it, unless its room speaks JSON on purpose.
     let status = if wish == Wish::Script && settings.json_negotiation == JsonNegotiation::Off {
         StatusCode::SERVICE_UNAVAILABLE
@@ -236,8 +239,8 @@ fn page(
     };
     Reply {
         status,
-        headers: answer.headers,
-        body: Bytes::from(answer.body),
+        headers: answer.headers.clone(),
+        body: Bytes::from(body),
     }
 }
 

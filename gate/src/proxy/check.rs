@@ -78,20 +78,19 @@ fn check_host(parts: &Parts) -> Result<(), Refusal> {
     }
     match host {
         Some(host) if host.is_empty() => Err(bad("an empty Host")),
-        Some(host) => {
-            let plain = host.as_bytes().iter().all(|&byte| {
-                byte.is_ascii_alphanumeric()
-                    || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
-            });
-            if plain {
-                Ok(())
-            } else {
-                Err(bad("a malformed Host"))
-            }
-        }
+        Some(host) if is_plain_host(host.as_bytes()) => Ok(()),
+        Some(_) => Err(bad("a malformed Host")),
         None if parts.version == Version::HTTP_10 => Ok(()),
         None => Err(bad("no Host")),
     }
+}
+
+/// Whether every reader takes this `Host` for the same.
+pub(super) fn is_plain_host(host: &[u8]) -> bool {
+    !host.is_empty()
+        && host.iter().all(|&byte| {
+            byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']')
+        })
 }
 
 struct Several;

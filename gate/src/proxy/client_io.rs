@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -14,12 +15,18 @@ use super::watch::Watch;
 #[derive(Debug)]
 pub(super) struct ClientIo {
     pub(super) stream: TcpStream,
+    /// What was read before; it comes first.
+    before: Bytes,
     watch: Rc<Watch>,
 }
 
 impl ClientIo {
-    pub(super) fn new(stream: TcpStream, watch: Rc<Watch>) -> Self {
-        Self { stream, watch }
+    pub(super) fn new(stream: TcpStream, before: Bytes, watch: Rc<Watch>) -> Self {
+        Self {
+            stream,
+            before,
+            watch,
+        }
     }
 
     fn noted(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
@@ -34,6 +41,13 @@ impl AsyncRead for ClientIo {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.before.is_empty() {
+            let count = self.before.len().min(buf.remaining());
+            let bytes = self.before.split_to(count);
+            self.watch.client_sent(&bytes);
+            buf.put_slice(&bytes);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let result = Pin::new(&mut self.stream).poll_read(cx, buf);
         if result.is_ready() {

@@ -17,6 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::check_in::{self, CheckIns};
 use super::client_io::ClientIo;
 use super::gate::{Core, Seat};
 use super::watch::{Upgraded, Verdict, Watch};
@@ -38,6 +39,14 @@ enum End {
         from_client: Bytes,
         upgraded: Upgraded,
     },
+}
+
+/// What follows the check-ins of a connection.
+enum Phase {
+    Over,
+    Idle,
+    /// A request for all of HTTP, which begins with these bytes.
+    Http(Bytes),
 }
 
 /// Serves a connection to its end.
@@ -84,7 +93,39 @@ pub(super) async fn serve(core: Rc<Core>, mut stream: TcpStream, peer: SocketAdd
 async fn http(core: &Rc<Core>, stream: TcpStream, peer: SocketAddr) -> End {
     let watch = Rc::new(Watch::new());
     let sender = Rc::new(core.local().sender(peer.ip()));
-    let io = TokioIo::new(ClientIo::new(stream, Rc::clone(&watch)));
+    let mut second = pin!(sleep(TICK));
+    let mut check_ins = CheckIns::new(stream);
+    let ended = poll_fn(|cx| {
+        while second.as_mut().poll(cx).is_ready() {
+            second.as_mut().reset(Instant::now() + TICK);
+            let is_idle = check_ins.is_idle();
+            if is_idle && core.gate.is_stopping() {
+                return Poll::Ready(Phase::Over);
+            }
+            match watch.tick(core.local().limits()) {
+                Verdict::Park if is_idle => return Poll::Ready(Phase::Idle),
+                Verdict::Keep | Verdict::Expired | Verdict::Park => {}
+                Verdict::Cut(reason) => {
+                    log::debug!("{peer}: disconnected: {reason}");
+                    return Poll::Ready(Phase::Over);
+                }
+            }
+        }
+        check_ins
+            .poll(cx, core, &watch, &sender)
+            .map(|ended| match ended {
+                check_in::Ended::Closed => Phase::Over,
+                check_in::Ended::HandOver(bytes) => Phase::Http(bytes),
+            })
+    })
+    .await;
+    let stream = check_ins.stream;
+    let before = match ended {
+        Phase::Over => return End::Close,
+        Phase::Idle => return End::Park(stream),
+        Phase::Http(bytes) => bytes,
+    };
+    let io = TokioIo::new(ClientIo::new(stream, before, Rc::clone(&watch)));
     let service = service_fn(|request: http::Request<Incoming>| {
         let answer = service::answer(
             Rc::clone(core),
@@ -95,7 +136,6 @@ async fn http(core: &Rc<Core>, stream: TcpStream, peer: SocketAddr) -> End {
         async { Ok::<_, Infallible>(answer.await) }
     });
     let mut connection = core.local().http.serve_connection(io, service);
-    let mut second = pin!(sleep(TICK));
     let ended = poll_fn(|cx| {
         while second.as_mut().poll(cx).is_ready() {
             second.as_mut().reset(Instant::now() + TICK);

@@ -17,8 +17,9 @@ use crate::admin::ProxyCounts;
 use crate::clock::Clock;
 use crate::config::{Config, Origin, ProxyLimits};
 use crate::kernel::Kernel;
+use crate::page::{AnswerKind, Language, Page, Prepared, PreparedAnswers};
 use crate::registry::{OpenRoom, Registry};
-use crate::room::Millis;
+use crate::room::{Millis, WaitView};
 use crate::rules::Crawlers;
 use crate::ticket::{Keyring, TicketBox};
 
@@ -159,6 +160,7 @@ pub(super) struct Local {
     room_pools: Vec<Rc<Pool>>,
     /// Each pool once.
     pools: Vec<Rc<Pool>>,
+    prepared: RefCell<PreparedAnswers>,
 }
 
 impl fmt::Debug for Local {
@@ -195,6 +197,7 @@ impl Local {
             pool,
             room_pools,
             pools,
+            prepared: RefCell::default(),
         }
     }
 
@@ -211,6 +214,24 @@ impl Local {
         let index = self.setup.registry.find(target, host_header)?;
         let room = self.setup.registry.rooms().get(index)?;
         Some((room, self.room_pools.get(index)?))
+    }
+
+    /// The room that covers a path of a host.
+    pub(super) fn room_at(&self, host: &[u8], path: &[u8]) -> Option<&OpenRoom> {
+        let registry = &self.setup.registry;
+        registry.rooms().get(registry.find_path(host, path)?)
+    }
+
+    /// What a waiting visitor is answered with. `page` must be of this setup.
+    pub(super) fn prepared(
+        &self,
+        page: &Page,
+        kind: AnswerKind,
+        language: Language,
+        view: &WaitView,
+    ) -> Rc<Prepared> {
+        let mut prepared = self.prepared.borrow_mut();
+        prepared.get(page, kind, language, view)
     }
 
     /// Who is at the other end of a connection.
@@ -245,6 +266,27 @@ fn http_builder(limits: &ProxyLimits) -> http1::Builder {
     http
 }
 
+/// Read at once from a connection that has no buffer of its own.
+const SCRATCH_BYTES: usize = 16 * 1024;
+
+/// What all connections of a thread write into between two awaits, so that none has to keep it.
+#[derive(Debug)]
+pub(super) struct Scratch {
+    pub(super) input: Box<[u8]>,
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Self {
+            input: vec![0; SCRATCH_BYTES].into(),
+            head: String::new(),
+            body: String::new(),
+        }
+    }
+}
+
 /// One thread of the proxy.
 #[derive(Debug)]
 pub(super) struct Core {
@@ -259,6 +301,8 @@ pub(super) struct Core {
     pub(super) ended: Notify,
     pub(super) tickets: RefCell<TicketBox>,
     pub(super) counts: Arc<Counts>,
+    pub(super) scratch: RefCell<Scratch>,
+    date: RefCell<(u64, String)>,
     has_logged: Cell<bool>,
 }
 
@@ -278,12 +322,25 @@ impl Core {
             ended: Notify::new(),
             tickets: RefCell::new(tickets),
             counts,
+            scratch: RefCell::default(),
+            date: RefCell::new((u64::MAX, String::new())),
             has_logged: Cell::new(false),
         })
     }
 
     pub(super) fn now(&self) -> Millis {
         self.gate.now()
+    }
+
+    /// Appends the value of `Date`.
+    pub(super) fn write_date(&self, out: &mut String) {
+        let seconds = self.now().as_secs();
+        let mut date = self.date.borrow_mut();
+        if date.0 != seconds {
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(seconds);
+            *date = (seconds, httpdate::fmt_http_date(time));
+        }
+        out.push_str(&date.1);
     }
 
     pub(super) fn clock(&self) -> &Clock {

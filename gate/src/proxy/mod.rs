@@ -4,6 +4,7 @@
 mod answers;
 mod body;
 mod check;
+mod check_in;
 mod client_io;
 mod connection;
 mod forward;

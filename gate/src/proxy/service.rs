@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode, Version};
@@ -15,14 +15,15 @@ use super::forward::{self, Peer, Rewrite, Sender};
 use super::gate::{Core, Local};
 use super::upstream::{Answer, AnswerBody, Exchange, Framing, Pool, UpstreamError, tokens};
 use super::visit::{Visit, client_address, facts};
-use super::watch::{Awaiting, Watch};
+use super::watch::{Awaiting, Decided, Watch};
 use crate::clock::MonotonicNs;
-use crate::config::RevokeCommand;
+use crate::config::{CookieSettings, RevokeCommand, Scheme};
 use crate::kernel::SourceCharge;
 use crate::page::{AssetAnswer, CACHE_CONTROL_NEVER, ErrorPage, Language, write_error_page};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
 use crate::rules::BypassRules;
+use crate::ticket::SealedTicket;
 
 /// Answers a request.
 pub(super) async fn answer(
@@ -32,6 +33,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<AnswerStream> {
     let local = core.local();
+    let decided = watch.decided.take();
     let (parts, body) = request.into_parts();
     let scan = watch.head_scan();
     watch.enter(Awaiting::Response);
@@ -55,7 +57,7 @@ pub(super) async fn answer(
     };
     let host = parts.headers.get(header::HOST).map(HeaderValue::as_bytes);
     match local.room(&parts.uri, host) {
-        Some((room, pool)) => visit(way, room, pool, parts, body, in_flight).await,
+        Some((room, pool)) => visit(way, room, pool, decided, parts, body, in_flight).await,
         None => way.forward(&local.pool, parts, body, in_flight).await.0,
     }
 }
@@ -74,6 +76,7 @@ async fn visit(
     way: Way<'_>,
     room: &OpenRoom,
     pool: &Rc<Pool>,
+    decided: Option<Decided>,
     parts: Parts,
     body: Incoming,
     in_flight: InFlight,
@@ -115,7 +118,11 @@ async fn visit(
             return error_page(page, in_flight);
         }
     }
-    match room.decide(core.clock(), visit.ticket, wish.asks()).await {
+    let decision = match decided.and_then(|decided| decided.by(room)) {
+        Some(decision) => decision,
+        None => room.decide(core.clock(), visit.ticket, wish.asks()).await,
+    };
+    match decision {
         Decision::Admit {
             session,
             lifetime_seconds,
@@ -148,7 +155,7 @@ async fn visit(
         } => {
             core.counts.queued_answers.add_one();
             let settings = room.page(view.event_index);
-            let reply = answers::waiting(settings, &config.cors, wish, &parts, &view);
+            let reply = answers::waiting(way.local, settings, &config.cors, wish, &parts, &view);
             let mut response = reply_with(reply, in_flight);
             let ticket = Ticket::Waiting(ticket);
             set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
@@ -157,7 +164,7 @@ async fn visit(
         Decision::Refuse { view } => {
             core.counts.queued_answers.add_one();
             let settings = room.page(view.event_index);
-            let reply = answers::waiting(settings, &config.cors, wish, &parts, &view);
+            let reply = answers::waiting(way.local, settings, &config.cors, wish, &parts, &view);
             reply_with(reply, in_flight)
         }
         Decision::Bypass => way.forward(pool, parts, body, in_flight).await.0,
@@ -314,29 +321,40 @@ fn set_cookie(
         .seal(room.scope(), visit.binding, ticket);
     let cookie = &room.config().cookie;
     let attributes = cookie.attributes(visit.scheme);
-    let mut text = BytesMut::with_capacity(cookie.name().len() + attributes.len() + 128);
-    text.extend_from_slice(cookie.name().as_bytes());
-    text.extend_from_slice(b"=");
-    text.extend_from_slice(sealed.as_bytes());
-    text.extend_from_slice(b"; Max-Age=");
-    text.extend_from_slice(itoa::Buffer::new().format(lifetime_seconds).as_bytes());
-    text.extend_from_slice(attributes.as_bytes());
+    let mut text = String::with_capacity(cookie.name().len() + attributes.len() + 128);
+    write_cookie(cookie, visit.scheme, &sealed, lifetime_seconds, &mut text);
     add_cookie(text, response);
+}
+
+/// Appends the value of `Set-Cookie`.
+pub(super) fn write_cookie(
+    cookie: &CookieSettings,
+    scheme: Scheme,
+    ticket: &SealedTicket,
+    lifetime_seconds: u32,
+    out: &mut String,
+) {
+    out.push_str(cookie.name());
+    out.push('=');
+    out.push_str(ticket.as_str());
+    out.push_str("; Max-Age=");
+    out.push_str(itoa::Buffer::new().format(lifetime_seconds));
+    out.push_str(cookie.attributes(scheme));
 }
 
 /// Makes the client forget the room's cookie.
 fn expire_cookie(room: &OpenRoom, visit: &Visit, response: &mut Response<AnswerStream>) {
     let cookie = &room.config().cookie;
-    let mut text = BytesMut::new();
-    text.extend_from_slice(cookie.name().as_bytes());
-    text.extend_from_slice(b"=; Max-Age=0");
-    text.extend_from_slice(cookie.attributes(visit.scheme).as_bytes());
+    let mut text = String::new();
+    text.push_str(cookie.name());
+    text.push_str("=; Max-Age=0");
+    text.push_str(cookie.attributes(visit.scheme));
     add_cookie(text, response);
 }
 
-fn add_cookie(text: BytesMut, response: &mut Response<AnswerStream>) {
+fn add_cookie(text: String, response: &mut Response<AnswerStream>) {
     // Names and attributes were checked with the configuration, and a ticket is base64url.
-    if let Ok(value) = HeaderValue::from_maybe_shared(text.freeze()) {
+    if let Ok(value) = HeaderValue::from_maybe_shared(Bytes::from(text)) {
         response.headers_mut().append(header::SET_COOKIE, value);
     }
 }

@@ -17,7 +17,7 @@ use crate::rules::{Facts, Transport};
 use crate::ticket::{Binding, SEALED_LEN};
 
 /// Cookies of the room's name that are tried. A browser sends one, or a few from different paths; the first that opens counts.
-const COOKIES_TRIED_MAX: usize = 8;
+pub(super) const COOKIES_TRIED_MAX: usize = 8;
 /// Addresses of one `X-Forwarded-For` that are looked at, from the right.
 const FORWARDED_ADDRESSES_MAX: usize = 32;
 
@@ -55,14 +55,17 @@ impl Visit {
 /// Values of the cookies called `name`.
 fn cookies<'a>(headers: &'a HeaderMap, name: &'a str) -> impl Iterator<Item = &'a [u8]> {
     let fields = headers.get_all(COOKIE).iter();
-    fields
-        .flat_map(|field| field.as_bytes().split(|&byte| byte == b';'))
-        .filter_map(move |cookie| {
-            let cookie = cookie.trim_ascii();
-            let value = cookie.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
-            // Nothing longer or shorter can open.
-            (value.len() == SEALED_LEN).then_some(value)
-        })
+    fields.flat_map(move |field| cookies_in(field.as_bytes(), name))
+}
+
+/// The same in one field.
+pub(super) fn cookies_in<'a>(field: &'a [u8], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
+    field.split(|&byte| byte == b';').filter_map(move |cookie| {
+        let cookie = cookie.trim_ascii();
+        let value = cookie.strip_prefix(name.as_bytes())?.strip_prefix(b"=")?;
+        // Nothing longer or shorter can open.
+        (value.len() == SEALED_LEN).then_some(value)
+    })
 }
 
 /// How the request reached us, or the trusted proxy before us.

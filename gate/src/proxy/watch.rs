@@ -7,6 +7,8 @@ use bytes::Bytes;
 use tokio::net::TcpStream;
 
 use crate::config::ProxyLimits;
+use crate::registry::OpenRoom;
+use crate::room::Decision;
 
 /// Seconds without a request after which a connection's buffers are given back.
 const PARK_AFTER_TICKS: u32 = 1;
@@ -61,6 +63,26 @@ pub(super) struct Watch {
     /// HTTP is to end without ending the socket, which is parked then.
     pub(super) keep_socket: Cell<bool>,
     pub(super) upgraded: RefCell<Option<Upgraded>>,
+    /// Of the request that comes next.
+    pub(super) decided: Cell<Option<Decided>>,
+}
+
+/// A decision that was taken before it turned out that its request needs all of HTTP. Taken again, it could count twice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Decided {
+    room: *const OpenRoom,
+    decision: Decision,
+}
+
+impl Decided {
+    pub(super) fn new(room: &OpenRoom, decision: Decision) -> Self {
+        Self { room, decision }
+    }
+
+    /// The decision, if `room` took it. A reload in between makes another room of it, which decides for itself.
+    pub(super) fn by(self, room: &OpenRoom) -> Option<Decision> {
+        std::ptr::eq(self.room, room).then_some(self.decision)
+    }
 }
 
 impl Watch {
@@ -75,6 +97,7 @@ impl Watch {
             linger: Cell::new(false),
             keep_socket: Cell::new(false),
             upgraded: RefCell::new(None),
+            decided: Cell::new(None),
         }
     }
 
