@@ -332,6 +332,11 @@ impl OpenRoom {
         Some(self.room.lock().check_in(now, Some(ticket)))
     }
 
+    /// Whether the room holds nobody back now: it is suspended, or `passthrough` is in effect.
+    pub fn lets_all_pass(&self, now: Millis) -> bool {
+        self.room.lock().lets_all_pass(now)
+    }
+
     /// The visitor gives its place or session back.
     pub fn leave(&self, now: Millis, ticket: Ticket) -> bool {
         self.room.lock().leave(now, ticket)

@@ -205,6 +205,26 @@ fn one_open_connection_mints_no_places() {
 }
 
 #[test]
+fn a_room_that_lets_all_pass_refuses_nobody() {
+    if !need::all(&NEEDS) {
+        return;
+    }
+    for keys in ["suspended = true", "queueing_method = \"passthrough\""] {
+        let pair = Pair::new();
+        let _origin = Nginx::start_in(&pair.gate);
+        let configuration = format!("{}{keys}\n", on_wire("enforce"));
+        let gate = Gate::start(&pair.gate, &configuration);
+        let statuses: Vec<u16> = pair.client.run(|| {
+            let mut connection = Connection::open(gate_address()).unwrap();
+            let asked = (0..20).map(|_| ask_without_ticket(&mut connection).status);
+            asked.collect()
+        });
+        assert_eq!(statuses, [200; 20], "{keys}");
+        assert_eq!(gate.status()["requests"]["refused"], 0, "{keys}");
+    }
+}
+
+#[test]
 fn monitor_refuses_nobody() {
     if !need::all(&NEEDS) {
         return;

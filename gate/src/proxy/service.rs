@@ -104,7 +104,7 @@ async fn visit(
         return response;
     }
     let kernel = &core.gate.kernel;
-    if visit.ticket.is_none() {
+    if visit.ticket.is_none() && !room.lets_all_pass(now) {
         // Without a ticket each request would be one more visitor: the source pays for it as for a new connection.
         let client = client_address(way.local, way.sender, &parts.headers);
         if let SourceCharge::Over {

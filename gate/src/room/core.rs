@@ -172,6 +172,12 @@ impl Room {
         self.enter_phase();
     }
 
+    /// Whether nobody is held back at `now`: the room is suspended, or `passthrough` is in effect.
+    pub fn lets_all_pass(&mut self, now: Millis) -> bool {
+        self.advance(now);
+        self.in_effect.settings.operation == Operation::Suspended || self.door() == Door::Open
+    }
+
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
