@@ -192,6 +192,10 @@ impl CheckIns {
             return Outcome::NotForHere;
         }
         let local = core.local();
+        // Too long a head is refused there.
+        if length > local.limits().head_bytes_max {
+            return Outcome::NotForHere;
+        }
         let crawlers = local.setup.crawlers.as_ref();
         if crawlers.is_some_and(|crawlers| {
             crawlers.is_verified(core.now(), sender.address, head.user_agent)
