@@ -4,20 +4,23 @@
     reason = "a failed step is a failed test, helpers included"
 )]
 
+use std::net::SocketAddr;
+
 use gate_tests::http::{Connection, Response};
-use gate_tests::{Gate, Nginx};
+use gate_tests::{Gate, Nginx, ports};
 use rustix::process::Signal;
 
-fn configuration(origin: &str, users: u32, more: &str) -> String {
+/// `top` are lines before the first room, `more` lines of the room.
+fn configuration(origin: &str, users: u32, top: &str, more: &str) -> String {
     format!(
-        "listen = \"{{listen}}\"\norigin = \"{origin}\"\n[[rooms]]\nname = \"shop\"\ntotal_active_users = {users}\n\
+        "listen = \"{{listen}}\"\norigin = \"{origin}\"\n{top}[[rooms]]\nname = \"shop\"\ntotal_active_users = {users}\n\
          new_users_per_minute = {users}\njson_response_enabled = true\n{more}"
     )
 }
 
 /// A gate whose one room is full, and the ticket of the one who waits.
-fn full_gate(origin: &str, more: &str) -> (Gate, String) {
-    let gate = Gate::configured(&configuration(origin, 1, more));
+fn full_gate(origin: &str, top: &str, more: &str) -> (Gate, String) {
+    let gate = Gate::configured(&configuration(origin, 1, top, more));
     let mut first = Connection::open(gate.address()).unwrap();
     ask(&mut first, "/", "");
     let waiting = ask(&mut first, "/", "");
@@ -57,6 +60,15 @@ fn lasting(response: &Response) -> Vec<(String, String)> {
     fields
 }
 
+/// What the gate has counted of requests and of waiting answers.
+fn counted(admin: SocketAddr) -> [u64; 2] {
+    let metrics = ask(&mut Connection::open(admin).unwrap(), "/metrics", "").text();
+    ["gate_requests_total ", "gate_queued_answers_total "].map(|name| {
+        let value = metrics.lines().find_map(|line| line.strip_prefix(name));
+        value.unwrap().parse().unwrap()
+    })
+}
+
 /// `TE` means nothing to the answer, and makes the request one for the long way.
 const LONG_WAY: &str = "TE: trailers\r\n";
 
@@ -64,8 +76,10 @@ const LONG_WAY: &str = "TE: trailers\r\n";
 fn both_ways_give_the_same_answer() {
     let origin = Nginx::start();
     // A second check-in within the hour changes nothing, so nothing differs between the two but the way.
+    let admin = SocketAddr::from(([127, 0, 0, 1], ports::free()));
     let (gate, ticket) = full_gate(
         &origin.url(),
+        &format!("admin = \"{admin}\"\n"),
         "refresh_interval_seconds = 300\naccept_language = true\n",
     );
     for fields in [
@@ -80,7 +94,13 @@ fn both_ways_give_the_same_answer() {
             let mut client = Connection::open(gate.address()).unwrap();
             ask(&mut client, "/page?a=b", &format!("{cookie}{more}"))
         };
-        let (short, long) = (answer(""), answer(LONG_WAY));
+        let counts = counted(admin);
+        let short = answer("");
+        let after_short = counted(admin);
+        let long = answer(LONG_WAY);
+        let after_long = counted(admin);
+        assert_eq!(after_short, counts.map(|count| count + 1), "{fields}");
+        assert_eq!(after_long, counts.map(|count| count + 2), "{fields}");
         assert_eq!(short.status, long.status, "{fields}");
         assert_eq!(lasting(&short), lasting(&long), "{fields}");
         assert_eq!(short.text(), long.text(), "{fields}");
@@ -89,9 +109,48 @@ fn both_ways_give_the_same_answer() {
 }
 
 #[test]
+fn a_head_over_the_limit_is_refused_on_both_ways() {
+    let origin = Nginx::start();
+    let (gate, ticket) = full_gate(&origin.url(), "limits.head_bytes_max = 8192\n", "");
+    for (padding_bytes, status) in [(4_000, 200), (10_000, 431)] {
+        for way in ["", LONG_WAY] {
+            let padding = "p".repeat(padding_bytes);
+            let fields = format!("Cookie: {ticket}\r\nX-Padding: {padding}\r\n{way}");
+            let mut client = Connection::open(gate.address()).unwrap();
+            let answer = ask(&mut client, "/", &fields);
+            assert_eq!(answer.status, status, "{padding_bytes} {way}");
+        }
+    }
+}
+
+#[test]
+fn what_a_room_looks_at_beside_the_ticket_is_looked_at() {
+    let origin = Nginx::start();
+    // A rule that the visitor in line fits on this path only.
+    let rule = "[[rooms.rules]]\naction = \"bypass_waiting_room\"\n\
+                expression = 'http.request.uri.path eq \"/free\"'\n";
+    let (gate, ticket) = full_gate(&origin.url(), "", rule);
+    let fields = format!("Accept: application/json\r\nCookie: {ticket}\r\n");
+    let mut client = Connection::open(gate.address()).unwrap();
+    assert_eq!(ask(&mut client, "/", &fields).position(), Some(1));
+    let passed = ask(&mut client, "/free", &fields);
+    assert_eq!(passed.header("set-cookie"), None);
+    assert!(passed.text().contains("the origin"), "{}", passed.text());
+
+    // A ticket of another browser is none: whoever shows it is the next in line.
+    let bound = "ticket_binding = [\"user_agent\"]\n";
+    let (gate, ticket) = full_gate(&origin.url(), "", bound);
+    let fields = format!("Accept: application/json\r\nCookie: {ticket}\r\n");
+    let mut client = Connection::open(gate.address()).unwrap();
+    assert_eq!(ask(&mut client, "/", &fields).position(), Some(1));
+    let other = format!("{fields}User-Agent: other\r\n");
+    assert_eq!(ask(&mut client, "/", &other).position(), Some(2));
+}
+
+#[test]
 fn requests_of_both_kinds_share_a_connection() {
     let origin = Nginx::start();
-    let (gate, ticket) = full_gate(&origin.url(), "");
+    let (gate, ticket) = full_gate(&origin.url(), "", "");
     let plain = format!(
         "GET / HTTP/1.1\r\nHost: a.example\r\nAccept: application/json\r\nCookie: {ticket}\r\n\r\n"
     );
@@ -119,8 +178,9 @@ fn requests_of_both_kinds_share_a_connection() {
 #[test]
 fn a_check_in_that_admits_counts_once_and_reaches_the_origin() {
     let origin = Nginx::start();
-    let (mut gate, ticket) = full_gate(&origin.url(), "");
-    let two = configuration(&origin.url(), 2, "").replace("{listen}", &gate.address().to_string());
+    let (mut gate, ticket) = full_gate(&origin.url(), "", "");
+    let two =
+        configuration(&origin.url(), 2, "", "").replace("{listen}", &gate.address().to_string());
     std::fs::write(gate.folder().join("gate.toml"), two).unwrap();
     gate.process().signal(Signal::HUP);
     gate_tests::until("reloaded", gate_tests::DEADLINE, || {

@@ -93,6 +93,11 @@ impl SourceRate {
         );
     }
 
+    /// Whether requests are charged at all.
+    pub fn is_on(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) != 0
+    }
+
     /// Charges one request without a ticket to its source. In `monitor` it is counted and allowed.
     ///
     /// For a client behind a trusted proxy, pass the client's address, not the proxy's.

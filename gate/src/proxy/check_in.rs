@@ -196,18 +196,19 @@ impl CheckIns {
         if length > local.limits().head_bytes_max {
             return Outcome::NotForHere;
         }
-        let crawlers = local.setup.crawlers.as_ref();
-        if crawlers.is_some_and(|crawlers| {
-            crawlers.is_verified(core.now(), sender.address, head.user_agent)
-        }) {
-            return Outcome::NotForHere;
-        }
         let Some(room) = local.room_at(head.host, head.path) else {
             return Outcome::NotForHere;
         };
         let Some(ticket) = waiting_ticket(core, room, head.cookies) else {
             return Outcome::NotForHere;
         };
+        // Only where a room is concerned: to ask can cost a look-up.
+        let crawlers = local.setup.crawlers.as_ref();
+        if crawlers.is_some_and(|crawlers| {
+            crawlers.is_verified(core.now(), sender.address, head.user_agent)
+        }) {
+            return Outcome::NotForHere;
+        }
         let Some(decision) = room.decide_alone(core.now(), ticket) else {
             return Outcome::NotForHere;
         };
@@ -217,7 +218,8 @@ impl CheckIns {
             lifetime_seconds,
         } = decision
         else {
-            watch.decided.set(Some(Decided::new(room, decision)));
+            let decided = Decided::new(&local, room, decision);
+            *watch.decided.borrow_mut() = Some(decided);
             return Outcome::NotForHere;
         };
         core.counts.requests.add_one();

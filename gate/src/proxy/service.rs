@@ -33,7 +33,7 @@ pub(super) async fn answer(
     request: Request<Incoming>,
 ) -> Response<AnswerStream> {
     let local = core.local();
-    let decided = watch.decided.take();
+    let decided = watch.decided.borrow_mut().take();
     let (parts, body) = request.into_parts();
     let scan = watch.head_scan();
     watch.enter(Awaiting::Response);
@@ -104,7 +104,7 @@ async fn visit(
         return response;
     }
     let kernel = &core.gate.kernel;
-    if visit.ticket.is_none() && !room.lets_all_pass(now) {
+    if visit.ticket.is_none() && kernel.source_rate().is_on() && !room.lets_all_pass(now) {
         // Without a ticket each request would be one more visitor: the source pays for it as for a new connection.
         let client = client_address(way.local, way.sender, &parts.headers);
         if let SourceCharge::Over {

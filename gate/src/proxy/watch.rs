@@ -2,10 +2,12 @@
 //! that no timer is touched on the request path. Decides when to cut; does no I/O.
 
 use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
 
+use super::gate::Local;
 use crate::config::ProxyLimits;
 use crate::registry::OpenRoom;
 use crate::room::Decision;
@@ -64,19 +66,26 @@ pub(super) struct Watch {
     pub(super) keep_socket: Cell<bool>,
     pub(super) upgraded: RefCell<Option<Upgraded>>,
     /// Of the request that comes next.
-    pub(super) decided: Cell<Option<Decided>>,
+    pub(super) decided: RefCell<Option<Decided>>,
 }
 
 /// A decision that was taken before it turned out that its request needs all of HTTP. Taken again, it could count twice.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Decided {
+    /// Keeps the room where it is, so that no other can come to have its address.
+    _local: Rc<Local>,
     room: *const OpenRoom,
     decision: Decision,
 }
 
 impl Decided {
-    pub(super) fn new(room: &OpenRoom, decision: Decision) -> Self {
-        Self { room, decision }
+    /// `room` is one of `local`.
+    pub(super) fn new(local: &Rc<Local>, room: &OpenRoom, decision: Decision) -> Self {
+        Self {
+            _local: Rc::clone(local),
+            room,
+            decision,
+        }
     }
 
     /// The decision, if `room` took it. A reload in between makes another room of it, which decides for itself.
@@ -97,7 +106,7 @@ impl Watch {
             linger: Cell::new(false),
             keep_socket: Cell::new(false),
             upgraded: RefCell::new(None),
-            decided: Cell::new(None),
+            decided: RefCell::new(None),
         }
     }
 
