@@ -99,6 +99,35 @@ fn rules_let_pass_what_fits_and_count_nothing() {
 }
 
 #[test]
+fn rules_know_hosts_by_lists() {
+    if !need::all(&[Need::Command("nginx")]) {
+        return;
+    }
+    let origin = Nginx::start();
+    let rule = "cookie_suffix = \"all\"
+additional_routes = [{ host = \"*\" }]
+[[rooms.rules]]
+action = \"bypass_waiting_room\"
+expression = 'http.host in $partners'
+";
+    let lists = "[lists]\npartners = [\"b2b.test\", \"*.partner.test\"]";
+    let gate = Gate::configured(&configuration(&origin, rule).replace("[lists]", lists));
+    assert!(visitor(&gate).get("/").text().contains("the origin"));
+    for host in ["b2b.test", "B2B.test:8443", "b2b.test.", "a.b.partner.test"] {
+        passes(&mut Visitor::new(gate.address(), host), "/");
+    }
+    for host in [
+        "shop.test",
+        "a.b2b.test",
+        "partner.test",
+        "xpartner.test",
+        "partner.test.evil",
+    ] {
+        waits(&mut Visitor::new(gate.address(), host), "/");
+    }
+}
+
+#[test]
 fn rules_win_over_queue_all_and_reject() {
     if !need::all(&[Need::Command("nginx")]) {
         return;

@@ -1,8 +1,6 @@
-//! Bypass rules (`[[rooms.rules]]`) and the address lists they name (`[lists]`).
+//! Bypass rules (`[[rooms.rules]]`) and the lists they name (`[lists]`).
 
-use std::sync::Arc;
-
-use crate::rules::{AddressRange, AddressSet, BypassRules, Expression, Lists, Rule};
+use crate::rules::{BypassRules, Expression, List, ListEntry, Lists, Rule};
 
 use super::fields::{Section, WordCase};
 
@@ -19,12 +17,12 @@ const LIST_NAME_BYTES_MAX: usize = 50;
 pub(super) fn read_lists(mut section: Section<'_>) -> Lists {
     let report = section.report();
     let mut lists = Lists::new();
-    let named = section.named_strings(|text| text.parse::<AddressRange>());
+    let named = section.named_strings(ListEntry::parse);
     if named.len() > LISTS_MAX {
         report.add(&section.at(), format!("must be at most {LISTS_MAX} lists"));
         return lists;
     }
-    for (name, at, ranges) in named {
+    for (name, at, entries) in named {
         if !is_list_name(&name) {
             report.add(
                 &at,
@@ -33,10 +31,15 @@ pub(super) fn read_lists(mut section: Section<'_>) -> Lists {
                 ),
             );
         }
-        if ranges.len() > LIST_ENTRIES_MAX {
+        if entries.len() > LIST_ENTRIES_MAX {
             report.add(&at, format!("must be at most {LIST_ENTRIES_MAX} entries"));
         }
-        lists.insert(name, Arc::new(ranges.into_iter().collect::<AddressSet>()));
+        match List::new(entries) {
+            Ok(list) => {
+                lists.insert(name, list);
+            }
+            Err(mixed) => report.add(&at, mixed.to_string()),
+        }
     }
     lists
 }

@@ -11,6 +11,7 @@ use memchr::memmem;
 
 use super::address::AddressSet;
 use super::field::{Facts, Field, Value};
+use super::list::HostSet;
 
 #[derive(Clone, Debug)]
 pub(super) enum Node {
@@ -76,6 +77,7 @@ pub(super) enum Predicate {
     NumberIn(Vec<RangeInclusive<i64>>),
     AddressIn(Arc<AddressSet>),
     AddressNotIn(Arc<AddressSet>),
+    HostIn(Arc<HostSet>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,6 +230,7 @@ impl Predicate {
             }
             (Self::AddressIn(set), Value::Address(address)) => set.contains(*address),
             (Self::AddressNotIn(set), Value::Address(address)) => !set.contains(*address),
+            (Self::HostIn(set), Value::Text(host)) => set.contains(host),
             _ => false,
         }
     }

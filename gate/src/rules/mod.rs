@@ -15,27 +15,23 @@ mod error;
 mod expression;
 mod field;
 mod lexer;
+mod list;
 mod parser;
 mod path;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 pub use address::{AddressRange, AddressSet};
 pub use crawlers::{CrawlerSettings, Crawlers, Dns, DnsError, SystemDns, parse_ranges};
 pub use error::{ExpressionError, Place};
 pub use field::{Facts, Transport};
+pub use list::{HostPattern, HostSet, List, ListEntry, Lists, MixedList};
 pub use parser::DEPTH_MAX;
 pub use text::REGEX_BYTES_MAX;
 
 /// Longest expression. A longer one is refused.
 pub const EXPRESSION_BYTES_MAX: usize = 4_096;
-
-/// The address lists that expressions name as `$name`.
-pub type Lists = HashMap<String, Arc<AddressSet>>;
 
 /// One compiled expression.
 #[derive(Clone, Debug)]

@@ -15,13 +15,17 @@ use std::sync::Arc;
 
 use memchr::memmem;
 
-use super::Lists;
 use super::address::{AddressRange, AddressSet};
 use super::error::{ExpressionError, Place};
 use super::expression::{Function, Node, NumberOrder, Operand, Pick, Predicate, Test};
 use super::field::{FIELDS, Field, Shape, unsupported};
 use super::lexer::{Token, tokens};
+use super::list::{HostSet, List, Lists};
 use super::text::{self, Text};
+
+/// What may stand before `in $name`.
+const LISTS_COMPARE: &str =
+    "lists hold addresses or host names; ip.src and http.host are compared with them";
 
 /// Deepest nesting of parentheses, `not` and functions. A deeper expression is refused.
 pub const DEPTH_MAX: usize = 64;
@@ -217,7 +221,7 @@ impl<'t> Parser<'_, 't> {
         let (operand, kind) = self.operand()?;
         let predicate = match kind {
             Kind::Truth => self.truth()?,
-            Kind::Text => self.text_predicate()?,
+            Kind::Text => self.text_predicate(operand.field)?,
             Kind::Number => self.number_predicate()?,
             Kind::Address => self.address_predicate()?,
             Kind::List => {
@@ -369,7 +373,7 @@ impl<'t> Parser<'_, 't> {
         }
     }
 
-    fn text_predicate(&mut self) -> Result<Predicate> {
+    fn text_predicate(&mut self, field: Field) -> Result<Predicate> {
         let place = self.place();
         let operator = self.operator()?;
         Ok(match operator {
@@ -388,6 +392,9 @@ impl<'t> Parser<'_, 't> {
                 Predicate::Matches(self.compiled(text::strict_wildcard)?)
             }
             "in" => {
+                if let Some(Token::List(name)) = self.peek() {
+                    return self.hosts(name, field);
+                }
                 let mut set: HashSet<Box<[u8]>> = HashSet::new();
                 self.set(|parser| {
                     set.insert(parser.text()?.into());
@@ -448,9 +455,7 @@ impl<'t> Parser<'_, 't> {
             "!=" | "ne" => Ok(Predicate::AddressNotIn(self.one_address()?)),
             "in" => {
                 if let Some(Token::List(name)) = self.peek() {
-                    let set = self.list(name)?;
-                    self.at += 1;
-                    return Ok(Predicate::AddressIn(set));
+                    return self.address_list(name);
                 }
                 let mut ranges = Vec::new();
                 self.set(|parser| {
@@ -466,9 +471,42 @@ impl<'t> Parser<'_, 't> {
         }
     }
 
-    fn list(&self, name: &str) -> Result<Arc<AddressSet>> {
-        if let Some(set) = self.lists.get(name) {
-            return Ok(Arc::clone(set));
+    /// The name of a list of addresses, which is next.
+    fn address_list(&mut self, name: &str) -> Result<Predicate> {
+        let set = match self.list(name)? {
+            List::Addresses(set) => Arc::clone(set),
+            List::Empty => Arc::new(AddressSet::default()),
+            List::Hosts(_) => {
+                return Err(self.fault(format!(
+                    "${name} is a list of host names; http.host is compared with it"
+                )));
+            }
+        };
+        self.at += 1;
+        Ok(Predicate::AddressIn(set))
+    }
+
+    /// The name of a list of host names, which is next.
+    fn hosts(&mut self, name: &str, field: Field) -> Result<Predicate> {
+        let set = match self.list(name)? {
+            _ if field != Field::Host => {
+                return Err(self.fault(LISTS_COMPARE));
+            }
+            List::Hosts(set) => Arc::clone(set),
+            List::Empty => Arc::new(HostSet::default()),
+            List::Addresses(_) => {
+                return Err(self.fault(format!(
+                    "${name} is a list of addresses; ip.src is compared with it"
+                )));
+            }
+        };
+        self.at += 1;
+        Ok(Predicate::HostIn(set))
+    }
+
+    fn list(&self, name: &str) -> Result<&List> {
+        if let Some(list) = self.lists.get(name) {
+            return Ok(list);
         }
         Err(self.fault(if name.starts_with("cf.") {
             format!("${name} is a list of the vendor's; write one of your own into [lists]")
@@ -493,7 +531,7 @@ impl<'t> Parser<'_, 't> {
     /// `{…}`, its items separated by blanks; a comma between them is taken, too.
     fn set(&mut self, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         if let Some(Token::List(_)) = self.peek() {
-            return Err(self.fault("lists hold addresses; compare ip.src with them"));
+            return Err(self.fault(LISTS_COMPARE));
         }
         self.expect("{")?;
         if self.takes("}") {

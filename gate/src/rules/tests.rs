@@ -6,12 +6,16 @@ use proptest::prelude::*;
 use super::*;
 
 fn lists() -> Lists {
-    let office = ["198.51.100.0/24", "2001:db8:1::/48"];
-    let set: AddressSet = office
-        .iter()
-        .map(|text| text.parse::<AddressRange>().unwrap())
-        .collect();
-    Lists::from([("office".to_owned(), Arc::new(set))])
+    [
+        ("office", &["198.51.100.0/24", "2001:db8:1::/48"][..]),
+        ("shops", &["shop.example.com", "*.example.org"]),
+        ("nobody", &[]),
+    ]
+    .map(|(name, entries)| {
+        let entries = entries.iter().map(|text| ListEntry::parse(text).unwrap());
+        (name.to_owned(), List::new(entries).unwrap())
+    })
+    .into()
 }
 
 /// A request, in the order: address, method, host, target, header lines.
@@ -81,6 +85,11 @@ fn semantics() {
         ("ip.src in {198.51.100.1..198.51.100.7, ::1}", true),
         ("ip.src in $office", true),
         ("not ip.src in $office", false),
+        ("ip.src in $nobody", false),
+        // Lists of hosts.
+        ("http.host in $shops", true),
+        ("http.host in $nobody", false),
+        ("not http.host in $shops and ssl", false),
         ("ip.src in {::/0}", false),
         // Hosts are read as routes are.
         ("http.host eq \"shop.example.com\"", true),
@@ -358,7 +367,19 @@ fn faults_have_a_place_and_a_reason() {
         ),
         (
             "http.host in $office",
-            "line 1, column 14: lists hold addresses; compare ip.src with them",
+            "line 1, column 14: $office is a list of addresses; ip.src is compared with it",
+        ),
+        (
+            "ip.src in $shops",
+            "line 1, column 11: $shops is a list of host names; http.host is compared with it",
+        ),
+        (
+            "http.request.method in $shops",
+            "line 1, column 24: lists hold addresses or host names; ip.src and http.host are compared with them",
+        ),
+        (
+            "http.host in $shop",
+            "line 1, column 14: no list shop in [lists]",
         ),
         (
             "ip.src contains \"1\"",

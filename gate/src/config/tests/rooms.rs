@@ -429,6 +429,14 @@ fn rules_are_checked_when_written() {
             "gate.toml:8: lists.office[0] = \"192.0.2.1/24\": ",
         ),
         (
+            "[lists]\noffice = [\"192.0.2.1\", \"shop.example.com\"]".to_owned(),
+            "gate.toml:8: lists.office = [\"192.0.2.1\", \"shop.example.com\"]: holds addresses and host names",
+        ),
+        (
+            "[lists]\nshops = [\"https://shop.example.com/\"]".to_owned(),
+            "gate.toml:8: lists.shops[0] = \"https://shop.example.com/\": is neither an address",
+        ),
+        (
             "[lists]\noffice = \"192.0.2.1\"".to_owned(),
             "gate.toml:8: lists.office = \"192.0.2.1\": must be an array of strings, not a string",
         ),
