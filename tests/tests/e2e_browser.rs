@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use gate_tests::browser::{Browser, Script, Setup};
 use gate_tests::curl::Curl;
+use gate_tests::http::Visitor;
 use gate_tests::{Gate, Need, Nginx, need};
 
 /// The rate's minute, a refresh, and time for a loaded machine.
@@ -76,4 +77,44 @@ enabled_origin_commands = [\"revoke\"]
         assert_eq!(browser.title(), "Shop");
         assert_eq!(browser.url(), url, "the address never changed");
     }
+}
+
+#[test]
+fn without_script_a_fragment_does_not_keep_the_page_from_coming_back() {
+    if !need::all(&["nginx", "chromium", "chromedriver"].map(Need::Command)) {
+        return;
+    }
+    let origin = Nginx::with(
+        "location / { default_type text/html; return 200 '<title>Shop</title><h1>Welcome in</h1>'; }
+         location = /logout { add_header Cf-Waiting-Room-Command revoke; return 200 'bye'; }",
+    );
+    let gate = Gate::configured(&format!(
+        "listen = \"{{listen}}\"
+origin = \"{}\"
+[[rooms]]
+name = \"shop\"
+total_active_users = 1
+new_users_per_minute = 1
+refresh_interval_seconds = 5
+enabled_origin_commands = [\"revoke\"]
+",
+        origin.url()
+    ));
+    let mut inside = Visitor::new(gate.address(), "localhost");
+    assert!(inside.get("/").text().contains("Welcome in"));
+
+    // Browsers say what they fetch a page for at hosts that they trust: those of HTTPS, and this one.
+    let url = format!(
+        "http://localhost:{}/sale?day=1#seats",
+        gate.address().port()
+    );
+    let plain = Browser::with(&Setup {
+        script: Script::Off,
+        ..Setup::default()
+    });
+    plain.open(&url);
+    assert!(!plain.visible_text().contains("Welcome in"));
+    assert!(inside.get("/logout").text().contains("bye"));
+    plain.wait_for_text("Welcome in", PATIENCE);
+    assert!(plain.url().contains("/sale?day=1"), "{}", plain.url());
 }

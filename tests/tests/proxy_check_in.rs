@@ -88,12 +88,24 @@ fn both_ways_give_the_same_answer() {
         "Accept: text/html\r\nAccept-Language: de\r\n",
         "X-Gate-Poll: 1\r\nAccept-Language: ar\r\n",
         "Sec-Fetch-Dest: document\r\n",
+        "Sec-Fetch-Dest: iframe\r\nAccept: application/json\r\n",
     ] {
         let cookie = format!("Cookie: other=1; {ticket}\r\n{fields}");
         let answer = |more: &str| {
             let mut client = Connection::open(gate.address()).unwrap();
             ask(&mut client, "/page?a=b", &format!("{cookie}{more}"))
         };
+        let is_browser = fields.contains("Sec-Fetch");
+        let is_page = answer("")
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/html");
+        let refresh = match (is_page, is_browser) {
+            (true, true) => Some("300; url=/page?a=b"),
+            (true, false) => Some("300"),
+            (false, _) => None,
+        };
+        assert_eq!(answer("").header("refresh"), refresh, "{fields}");
         let counts = counted(admin);
         let short = answer("");
         let after_short = counted(admin);

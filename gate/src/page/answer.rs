@@ -192,9 +192,32 @@ impl Page {
     }
 }
 
-/// The value of `Refresh`, in seconds; none where the page does not come back by itself (`reject`).
+/// When to come back, in seconds; none where the visitor need not (`reject`).
 pub fn refresh_header(view: &WaitView) -> Option<HeaderValue> {
     (view.refresh_interval_seconds > 0).then(|| HeaderValue::from(view.refresh_interval_seconds))
+}
+
+/// Longest address that `Refresh` names. A page at a longer one comes back to where it is.
+const REFRESH_ADDRESS_BYTES_MAX: usize = 2_048;
+
+/// The address that `Refresh` names to a browser that asked for `target`. It is the page's own, without a fragment: told to
+/// refresh and nothing more, a browser at `/shop#part` jumps within the page and never asks again. `None` where naming it could
+/// lead elsewhere (`//other.example` is another host).
+pub fn refresh_address(target: &str) -> Option<&str> {
+    let names_this_host = target.starts_with('/') && !target.starts_with("//");
+    let is_plain = target
+        .bytes()
+        .all(|byte| byte.is_ascii_graphic() && !b"\\#".contains(&byte));
+    (names_this_host && is_plain && target.len() <= REFRESH_ADDRESS_BYTES_MAX).then_some(target)
+}
+
+/// Appends the value of `Refresh`.
+pub fn write_refresh(seconds: u32, address: Option<&str>, out: &mut String) {
+    out.push_str(itoa::Buffer::new().format(seconds));
+    if let Some(address) = address {
+        out.push_str("; url=");
+        out.push_str(address);
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +247,31 @@ mod tests {
         assert!(headers.contains_key(VARY));
         assert!(headers.contains_key(CONTENT_SECURITY_POLICY));
         assert!(answer.body.starts_with("<!doctype html>"));
+    }
+
+    #[test]
+    fn refresh_names_no_other_host() {
+        for (target, named) in [
+            ("/", true),
+            ("/shop?a=1;b='2'&c=//d", true),
+            ("//other.example/", false),
+            ("/\\other.example/", false),
+            ("https://other.example/", false),
+            ("*", false),
+            ("", false),
+            ("/a b", false),
+            ("/a\r\nset-cookie:b", false),
+            ("/\u{e9}", false),
+            ("/a#b", false),
+        ] {
+            assert_eq!(refresh_address(target).is_some(), named, "{target:?}");
+        }
+        let longest = format!("/{}", "a".repeat(REFRESH_ADDRESS_BYTES_MAX - 1));
+        assert!(refresh_address(&longest).is_some());
+        assert_eq!(refresh_address(&(longest + "a")), None);
+        let mut value = String::new();
+        write_refresh(20, refresh_address("/shop"), &mut value);
+        assert_eq!(value, "20; url=/shop");
     }
 
     #[test]

@@ -8,8 +8,8 @@
 //! reader keeps its spot; its script first calls `window.stop()`, which calls off the reload that the header has scheduled
 //! (Chromium drops it, which a browser test shows; where a browser did not, the page would still reload as it does without
 //! script). Two other ways were weighed: `<noscript><meta http-equiv=refresh>` leaves the field's header out, and a
-//! header with a longer interval makes visitors without script miss their turn. Known limit: at an address with a fragment
-//! (`/shop#part`) Chromium takes `Refresh: 20` for a jump within the page, so there a visitor without script reloads by hand.
+//! header with a longer interval makes visitors without script miss their turn. To browsers the header names the page's address
+//! (`20; url=/shop`), for at one with a fragment (`/shop#part`) they take a bare `20` for a jump within the page.
 
 mod answer;
 mod assets;
@@ -26,7 +26,7 @@ mod values;
 
 pub use answer::{
     Answer, AnswerKind, CACHE_CONTROL_NEVER, LanguageChoice, POLL_HEADER, POLL_LEAVE, Page,
-    PageSource, QueueingStatusCode, refresh_header,
+    PageSource, QueueingStatusCode, refresh_address, refresh_header, write_refresh,
 };
 pub use assets::{AssetAnswer, PageAssets};
 pub use error::{ErrorPage, write_error_page};

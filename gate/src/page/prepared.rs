@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use http::header::REFRESH;
 use http::{HeaderMap, StatusCode};
 
 use super::answer::{AnswerKind, Page, PageSource};
@@ -38,8 +39,10 @@ pub struct Prepared {
     pub status: StatusCode,
     /// Every header but the cookie and the length.
     pub headers: HeaderMap,
-    /// The status line and the same headers as they go over the wire.
+    /// The status line and the same headers as they go over the wire, without `Refresh`.
     pub head: Box<str>,
+    /// What `Refresh` says where there is one, in seconds.
+    pub refresh_seconds: Option<u32>,
     language: Language,
     body: Box<str>,
     holes: Box<[Hole]>,
@@ -81,6 +84,9 @@ impl Prepared {
         Self {
             status,
             head: head(status, &headers).into(),
+            refresh_seconds: headers
+                .contains_key(REFRESH)
+                .then_some(view.refresh_interval_seconds),
             headers,
             language,
             body: body.into(),
@@ -105,7 +111,7 @@ impl Prepared {
 
 fn head(status: StatusCode, headers: &HeaderMap) -> String {
     let mut head = format!("HTTP/1.1 {status}\r\n");
-    for (name, value) in headers {
+    for (name, value) in headers.iter().filter(|(name, _)| *name != REFRESH) {
         head.push_str(name.as_str());
         head.push_str(": ");
         // Every header of an answer is ASCII.

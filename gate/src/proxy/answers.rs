@@ -21,7 +21,7 @@ use http::header::{
     ACCEPT, ACCEPT_LANGUAGE, ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS,
     ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS,
     ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD,
-    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, VARY,
+    CACHE_CONTROL, CONTENT_TYPE, ORIGIN, REFRESH, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -30,7 +30,7 @@ use super::gate::Local;
 use crate::config::{CorsPolicy, PageSettings};
 use crate::page::{
     AnswerKind, CACHE_CONTROL_NEVER, JsonFormat, JsonNegotiation, POLL_HEADER, POLL_LEAVE,
-    admitted_json, refresh_header,
+    Prepared, admitted_json, refresh_address, refresh_header, write_refresh,
 };
 use crate::registry::Asks;
 use crate::room::WaitView;
@@ -145,7 +145,7 @@ pub(super) fn waiting(
     view: &WaitView,
 ) -> Reply {
     let mut reply = match wish {
-        Wish::Load | Wish::Script | Wish::Poll => page(local, settings, wish, &parts.headers, view),
+        Wish::Load | Wish::Script | Wish::Poll => page(local, settings, wish, parts, view),
         Wish::Part | Wish::Upgrade | Wish::Preflight | Wish::Leave => unavailable(view),
     };
     add_cors(&mut reply.headers, cors, &parts.headers);
@@ -222,10 +222,15 @@ fn page(
     local: &Local,
     settings: &PageSettings,
     wish: Wish,
-    headers: &HeaderMap,
+    parts: &Parts,
     view: &WaitView,
 ) -> Reply {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let text = |name| {
+        parts
+            .headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
     let kind = kind(settings, wish, text(ACCEPT));
     let language = settings.page.language_for(text(ACCEPT_LANGUAGE));
     let answer = local.prepared(&settings.page, kind, language, view);
@@ -237,11 +242,25 @@ fn page(
     } else {
         answer.status
     };
+    let mut headers = answer.headers.clone();
+    if let Some(refresh) = named_refresh(&answer, parts) {
+        headers.insert(REFRESH, refresh);
+    }
     Reply {
         status,
-        headers: answer.headers.clone(),
+        headers,
         body: Bytes::from(body),
     }
+}
+
+/// `Refresh` with the page's address, for browsers, which are known by `Sec-Fetch-Dest`.
+fn named_refresh(answer: &Prepared, parts: &Parts) -> Option<HeaderValue> {
+    let seconds = answer.refresh_seconds?;
+    parts.headers.get("sec-fetch-dest")?;
+    let address = refresh_address(parts.uri.path_and_query()?.as_str())?;
+    let mut value = String::new();
+    write_refresh(seconds, Some(address), &mut value);
+    HeaderValue::try_from(value).ok()
 }
 
 fn unavailable(view: &WaitView) -> Reply {

@@ -21,6 +21,7 @@ use super::service;
 use super::visit;
 use super::watch::{Decided, Watch};
 use crate::config::{Bound, Scheme};
+use crate::page::{refresh_address, write_refresh};
 use crate::registry::OpenRoom;
 use crate::room::{Decision, Ticket};
 use crate::ticket::Binding;
@@ -235,6 +236,11 @@ impl CheckIns {
         let out = &mut scratch.head;
         out.clear();
         out.push_str(&prepared.head);
+        if let Some(seconds) = prepared.refresh_seconds {
+            out.push_str("refresh: ");
+            write_refresh(seconds, head.refresh_address, out);
+            out.push_str("\r\n");
+        }
         out.push_str("set-cookie: ");
         let ticket = Ticket::Waiting(ticket);
         let sealed = core
@@ -289,6 +295,8 @@ struct Head<'a> {
     accept_language: Option<&'a str>,
     user_agent: Option<&'a [u8]>,
     wish: Wish,
+    /// Named to browsers, which are known by `Sec-Fetch-Dest`.
+    refresh_address: Option<&'a str>,
     closes: bool,
 }
 
@@ -305,7 +313,8 @@ impl<'a> Head<'a> {
         if request.method != Some("GET") || request.version != Some(1) {
             return None;
         }
-        let path = plain_path(request.path?.as_bytes())?;
+        let target = request.path?;
+        let path = plain_path(target.as_bytes())?;
         let fields = Fields::of(request.headers)?;
         let host = fields.host.filter(|host| check::is_plain_host(host))?;
         let wish = match fields.destination {
@@ -324,6 +333,7 @@ impl<'a> Head<'a> {
             accept_language: text(fields.accept_language)?,
             user_agent: fields.user_agent,
             wish,
+            refresh_address: fields.destination.and_then(|_| refresh_address(target)),
             closes: fields.closes,
         };
         Some((head, length))
