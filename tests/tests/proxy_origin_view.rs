@@ -4,6 +4,8 @@
     reason = "a failed step is a failed test, helpers included"
 )]
 
+use std::io::Read as _;
+
 use gate_tests::Gate;
 use gate_tests::http::Connection;
 use gate_tests::rough_origin::RoughOrigin;
@@ -74,4 +76,32 @@ fn a_client_that_names_no_host_means_the_origin() {
     let host = origin.url();
     let host = host.trim_start_matches("http://");
     assert!(seen.contains(&format!("\r\nhost: {host}\r\n")), "{seen}");
+}
+
+/// What the length of a body says cannot be taken away from it: what is left would be the origin's next request.
+#[test]
+fn no_client_can_hide_a_request_in_a_body() {
+    let origin = RoughOrigin::start(|mut exchange, _| {
+        while let Some(head) = exchange.head() {
+            let length = head
+                .lines()
+                .find_map(|line| line.strip_prefix("content-length: "));
+            let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+            exchange.reader().read_exact(&mut body).unwrap();
+            exchange.answer(&head);
+        }
+    });
+    let gate = Gate::configured(&format!(
+        "listen = \"{{listen}}\"\norigin = \"{}\"\n{ROOMS}",
+        origin.url()
+    ));
+    let hidden = "GET /hidden HTTP/1.1\r\nHost: shop.test\r\n\r\n";
+    let head = format!(
+        "POST /seen HTTP/1.1\r\nHost: shop.test\r\nConnection: Content-Length\r\nContent-Length: {}\r\n\r\n{hidden}",
+        hidden.len()
+    );
+    for _ in 0..3 {
+        let seen = seen(&gate, &head);
+        assert!(seen.starts_with("post /seen "), "{seen}");
+    }
 }

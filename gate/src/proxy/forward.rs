@@ -79,7 +79,12 @@ pub(super) fn write_head(out: &mut Vec<u8>, parts: &Parts, rewrite: &Rewrite<'_>
                 continue;
             }
             other if is_hop_by_hop(other) => continue,
-            "content-length" if rewrite.framing == Framing::Chunked => continue,
+            // The body follows by it: `Connection` has no say in where it ends.
+            "content-length" => {
+                if rewrite.framing == Framing::Chunked {
+                    continue;
+                }
+            }
             "cookie" => {
                 write_cookies(out, value, rewrite.hidden_cookies);
                 continue;
@@ -252,6 +257,29 @@ mod tests {
         }
         assert!(head.contains("x-end: 1\r\n"));
         assert!(head.contains("te: trailers\r\n"));
+    }
+
+    #[test]
+    fn connection_cannot_take_the_length_from_a_body() {
+        let (parts, ()) = http::Request::post("/a")
+            .header("connection", "Content-Length, X-Hop")
+            .header("content-length", "5")
+            .header("x-hop", "1")
+            .body(())
+            .unwrap()
+            .into_parts();
+        let mut out = Vec::new();
+        let rewrite = Rewrite {
+            sender: &sender(Peer::Client),
+            host: b"shop.example",
+            framing: Framing::Length(5),
+            upgrade: None,
+            hidden_cookies: &HiddenCookies::of_names(&[]),
+        };
+        write_head(&mut out, &parts, &rewrite);
+        let head = String::from_utf8(out).unwrap();
+        assert!(head.contains("content-length: 5\r\n"), "{head}");
+        assert!(!head.contains("x-hop"), "{head}");
     }
 
     #[test]
