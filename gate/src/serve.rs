@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::admin::{AdminServer, Report};
+use crate::admin::{AdminServer, Report, View};
 use crate::cli;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError};
@@ -260,23 +260,44 @@ fn start_admin(
     let Some(address) = config.admin else {
         return Ok(None);
     };
-    let (gate, kernel) = (Arc::clone(gate), Arc::clone(kernel));
-    let settings = Arc::clone(&gate.setup().config);
-    let view = move || Report {
-        rooms: gate.setup().registry.reports(clock.now()),
-        proxy: gate.counts(),
-        kernel: match settings.kernel.mode {
-            KernelMode::Off => serde_json::Value::Null,
-            // Numbers and strings always serialize.
-            KernelMode::Monitor | KernelMode::Enforce => {
-                serde_json::to_value(kernel.status()).unwrap_or_default()
-            }
-        },
+    let view = AdminView {
+        gate: Arc::clone(gate),
+        kernel: Arc::clone(kernel),
+        kernel_mode: config.kernel.mode,
+        clock,
     };
     let admin = AdminServer::start(address, Arc::new(view))
         .map_err(|error| ServeError::Admin(address, error))?;
     log::info!("admin endpoint on http://{}", admin.address());
     Ok(Some(admin))
+}
+
+/// What the admin endpoint shows of the running parts.
+struct AdminView {
+    gate: Arc<Gate>,
+    kernel: Arc<Kernel>,
+    kernel_mode: KernelMode,
+    clock: Clock,
+}
+
+impl View for AdminView {
+    fn report(&self) -> Report {
+        Report {
+            rooms: self.gate.setup().registry.reports(self.clock.now()),
+            proxy: self.gate.counts(),
+            kernel: match self.kernel_mode {
+                KernelMode::Off => serde_json::Value::Null,
+                // Numbers and strings always serialize.
+                KernelMode::Monitor | KernelMode::Enforce => {
+                    serde_json::to_value(self.kernel.status()).unwrap_or_default()
+                }
+            },
+        }
+    }
+
+    fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.gate.setup().config)
+    }
 }
 
 fn start_saver(

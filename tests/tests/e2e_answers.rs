@@ -220,3 +220,45 @@ fn whoever_leaves_gives_the_place_back() {
     let status = Visitor::new(room.admin, "admin").get("/status").json();
     assert_eq!(status["rooms"][0]["active_users"], 0);
 }
+
+#[test]
+fn a_preview_shows_what_visitors_would_see() {
+    let event = "[[rooms.events]]
+name = \"sale\"
+event_start_time = \"2030-01-01T00:00:00Z\"
+event_end_time = \"2030-01-02T00:00:00Z\"
+default_template_language = \"de-DE\"
+";
+    let Some(room) = FullRoom::with(&format!(
+        "custom_page_html = \"<p>Place {{{{{{position}}}}}}, full: {{{{{{queueIsFull}}}}}}</p>\"\n{event}custom_page_html = \"Sale: {{{{{{position}}}}}}\""
+    )) else {
+        return;
+    };
+    let shown = |query: &str| Visitor::new(room.admin, "admin").get(&format!("/preview{query}"));
+    let page = shown("?room=shop");
+    assert_eq!(
+        page.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert_eq!(
+        page.header("content-security-policy"),
+        Some("sandbox allow-scripts")
+    );
+    assert_eq!(page.text(), "<p>Place 1284, full: false</p>");
+    // One room needs no name.
+    assert_eq!(
+        shown("?state=queue-full").text(),
+        "<p>Place 1250000, full: true</p>"
+    );
+    assert_eq!(shown("?event=sale").text(), "Sale: 1284");
+    let refused = shown("?room=shop&state=gone");
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().contains("must be one of queueing"),
+        "{}",
+        refused.text()
+    );
+    // Nobody was counted.
+    assert_eq!(room.places(), 0);
+    room.reached_by_nobody_else();
+}

@@ -1,7 +1,9 @@
-//! The operator's view: `GET /status` as JSON, `GET /metrics` as Prometheus text, `GET /health`. On an address of its own, off the
+//! The operator's view: `GET /status` as JSON, `GET /metrics` as Prometheus text, `GET /preview` of waiting pages,
+//! `GET /health`. On an address of its own, off the
 //! request path. Reads, never changes.
 
 mod metrics;
+mod preview;
 mod server;
 mod status;
 

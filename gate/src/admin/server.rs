@@ -16,7 +16,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::metrics;
+use super::preview;
 use super::status::{self, Report};
+use crate::config::Config;
 
 /// Connections at a time. Others wait to be accepted.
 const CONNECTIONS_MAX: usize = 64;
@@ -27,12 +29,8 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// What there is to see. Called for each request, on the admin thread.
 pub trait View: Send + Sync + 'static {
     fn report(&self) -> Report;
-}
-
-impl<F: Fn() -> Report + Send + Sync + 'static> View for F {
-    fn report(&self) -> Report {
-        self()
-    }
+    /// The configuration in force.
+    fn config(&self) -> Arc<Config>;
 }
 
 /// The running endpoint.
@@ -147,11 +145,31 @@ fn answer(request: &Request<Incoming>, view: &dyn View) -> Response<Full<Bytes>>
             "text/plain; version=0.0.4; charset=utf-8",
             metrics::text(&view.report()),
         ),
+        "/preview" => previewed(request.uri().query().unwrap_or_default(), view),
         "/health" => text(StatusCode::OK, "text/plain", "ok\n"),
         _ => text(
             StatusCode::NOT_FOUND,
             "text/plain",
-            "/status, /metrics or /health\n",
+            "/status, /metrics, /preview or /health\n",
+        ),
+    }
+}
+
+fn previewed(query: &str, view: &dyn View) -> Response<Full<Bytes>> {
+    match preview::page(query, &view.config()) {
+        Ok(page) => {
+            let mut response = text(StatusCode::OK, "text/html; charset=utf-8", page);
+            // A room's page runs its scripts, but not as one of this endpoint's.
+            response.headers_mut().insert(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static("sandbox allow-scripts"),
+            );
+            response
+        }
+        Err(error) => text(
+            StatusCode::BAD_REQUEST,
+            "text/plain; charset=utf-8",
+            format!("{error}\n"),
         ),
     }
 }
@@ -166,6 +184,10 @@ fn text(
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
     response
 }
 
@@ -176,6 +198,18 @@ mod tests {
 
     use super::*;
 
+    struct Shown;
+
+    impl View for Shown {
+        fn report(&self) -> Report {
+            super::super::status::tests::report()
+        }
+
+        fn config(&self) -> Arc<Config> {
+            Arc::new(preview::tests::config())
+        }
+    }
+
     fn get(address: SocketAddr, request: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(request.as_bytes()).unwrap();
@@ -185,13 +219,18 @@ mod tests {
     }
 
     #[test]
-    fn answers_its_three_paths_and_nothing_else() {
-        let view = Arc::new(super::super::status::tests::report);
-        let server = AdminServer::start("127.0.0.1:0".parse().unwrap(), view).unwrap();
+    fn answers_its_paths_and_nothing_else() {
+        let server = AdminServer::start("127.0.0.1:0".parse().unwrap(), Arc::new(Shown)).unwrap();
         for (line, status, part) in [
             ("GET /status", "200", "\"active_users\":5"),
             ("GET /metrics", "200", "gate_active_users{room=\"shop\"} 5"),
             ("GET /health", "200", "ok"),
+            ("GET /preview?room=shop", "200", "sandbox allow-scripts"),
+            (
+                "GET /preview?room=other",
+                "400",
+                "must be one of shop, quiet",
+            ),
             ("GET /other", "404", "/status"),
             ("POST /status", "405", "GET only"),
         ] {

@@ -74,10 +74,10 @@ impl ListEntry {
         };
         match Host::parse(name) {
             Ok(Host::Name(name)) => Ok(Self::Host(pattern(name))),
-            Ok(Host::Any) | Err(_) => Err(format!(
+            Ok(Host::Any) | Err(_) => Err(
                 "is neither an address, prefix or range, such as 192.0.2.0/24, nor a host name without scheme, port and \
                  path, such as shop.example.com or *.example.com"
-            )),
+            .to_owned()),
         }
     }
 }
