@@ -286,11 +286,8 @@ impl View for AdminView {
             rooms: self.gate.setup().registry.reports(self.clock.now()),
             proxy: self.gate.counts(),
             kernel: match self.kernel_mode {
-                KernelMode::Off => serde_json::Value::Null,
-                // Numbers and strings always serialize.
-                KernelMode::Monitor | KernelMode::Enforce => {
-                    serde_json::to_value(self.kernel.status()).unwrap_or_default()
-                }
+                KernelMode::Off => None,
+                KernelMode::Monitor | KernelMode::Enforce => Some(self.kernel.status()),
             },
         }
     }

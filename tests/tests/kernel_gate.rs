@@ -26,6 +26,10 @@ fn gate_address() -> SocketAddr {
     SocketAddr::from(([10, 77, 0, 1], 8443))
 }
 
+fn admin_address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 9000))
+}
+
 /// A gate in a namespace. It ends with this.
 struct Gate<'a> {
     namespace: &'a Namespace,
@@ -38,6 +42,7 @@ fn configuration(kernel: &str) -> String {
     format!(
         "listen = [\"0.0.0.0:8443\"]
 origin = \"http://127.0.0.1:8080\"
+admin = \"127.0.0.1:9000\"
 
 [kernel]
 source_rate_per_minute = 1
@@ -137,6 +142,19 @@ fn packets(status: &Value, reason: &str) -> u64 {
     found.map_or(0, |found| found["packets"].as_u64().unwrap())
 }
 
+/// The sample of a metric by its name and labels, as the admin endpoint inside tells it.
+fn sample(namespace: &Namespace, name: &str) -> Option<u64> {
+    let text = namespace.run(|| {
+        Visitor::new(admin_address(), "admin")
+            .get("/metrics")
+            .text()
+    });
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+    Some(line.parse().unwrap())
+}
+
 /// A request without a cookie on a connection that stays open.
 fn ask_without_ticket(connection: &mut Connection) -> Response {
     let request = format!("GET / HTTP/1.1\r\nHost: {HOST}\r\nAccept: application/json\r\n\r\n");
@@ -174,6 +192,76 @@ fn who_holds_a_session_connects_freely_and_who_floods_does_not() {
     let status = gate.status();
     assert!(packets(&status, "admitted") >= 60, "{status}");
     assert_eq!(status["top_sources"][0]["source"], "10.77.0.3");
+}
+
+#[test]
+fn metrics_count_packets_by_reason_and_say_how_interfaces_are_guarded() {
+    if !need::all(&NEEDS) {
+        return;
+    }
+    let pair = Pair::new();
+    let _origin = Nginx::start_in(&pair.gate);
+    let gate = Gate::start(
+        &pair.gate,
+        &on_wire("enforce").replace("[kernel]", "[kernel]\ndeny = [\"10.77.0.4\"]"),
+    );
+    let mut visitor = Visitor::new(gate_address(), HOST);
+    assert_eq!(pair.client.run(|| visitor.get("/")).status, 200);
+    until("the visitor's source is known", DEADLINE, || {
+        (admitted_entries(&gate.status()) == 1).then_some(())
+    });
+    assert_eq!(pair.client.connected("10.77.0.2", gate_address(), 3), 3);
+    let stranger = pair
+        .client
+        .connected("10.77.0.3", gate_address(), BURST + 1);
+    assert_eq!(stranger, BURST);
+    assert!(!pair.client.connects("10.77.0.4", gate_address()));
+    let sample = |name: &str| sample(&pair.gate, name).unwrap_or_else(|| panic!("no {name}"));
+    let packets = |reason: &str, verdict: &str| {
+        sample(&format!(
+            "gate_kernel_packets_total{{reason=\"{reason}\",verdict=\"{verdict}\"}}"
+        ))
+    };
+    assert_eq!(packets("admitted", "pass"), 3);
+    // The last of the stranger's, and what the denied one sent; a client gives up before it sends one again.
+    assert_eq!(packets("over_rate", "refuse"), 1);
+    assert_eq!(packets("denied", "refuse"), 1);
+    assert_eq!(packets("learned", "pass"), 1);
+    assert_eq!(packets("map_failed", "pass"), 0);
+    for (name, expected) in [
+        ("gate_kernel_mode{mode=\"enforce\"}", 1),
+        ("gate_kernel_mode{mode=\"monitor\"}", 0),
+        (
+            "gate_kernel_interface_mode{interface=\"veth0\",mode=\"native\"}",
+            1,
+        ),
+        (
+            "gate_kernel_interface_mode{interface=\"veth0\",mode=\"gone\"}",
+            0,
+        ),
+        ("gate_kernel_map_entries{map=\"ADMITTED\"}", 1),
+        ("gate_kernel_map_entries{map=\"SOURCES\"}", 1),
+        ("gate_kernel_map_entries{map=\"PREFIXES\"}", 1),
+        ("gate_kernel_map_entries_limit{map=\"SOURCES\"}", 65_536),
+        ("gate_kernel_admitted_unknown_total{cause=\"map_full\"}", 0),
+        ("gate_kernel_requests_over_total", 0),
+    ] {
+        assert_eq!(sample(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn metrics_of_the_kernel_part_are_empty_where_it_is_off() {
+    if !need::all(&NEEDS) {
+        return;
+    }
+    let namespace = Namespace::new("gate");
+    let _gate = Gate::start(&namespace, &configuration("mode = \"off\""));
+    assert_eq!(sample(&namespace, "gate_connections"), Some(0));
+    assert_eq!(
+        sample(&namespace, "gate_kernel_mode{mode=\"monitor\"}"),
+        None
+    );
 }
 
 #[test]

@@ -1,8 +1,11 @@
-//! The metrics answer, in Prometheus' text format. Labels are names of rooms, never anything a client sends.
+//! The metrics answer, in Prometheus' text format. Labels are names of rooms, of interfaces and our own words, never anything a
+//! client sends.
 
 use std::fmt::Write as _;
 
+use super::kernel_metrics::{self, Sample};
 use super::status::{Report, RoomReport, activity, wait_minutes};
+use crate::kernel::KernelStatus;
 use crate::room::Activity;
 
 /// What a metric does over time.
@@ -25,6 +28,8 @@ pub struct Metric {
 enum Value {
     Room(fn(&RoomReport) -> u64),
     Proxy(fn(&Report) -> u64),
+    /// No samples where the kernel part is off.
+    Kernel(fn(&KernelStatus) -> Vec<Sample>),
 }
 
 impl Metric {
@@ -58,6 +63,20 @@ const fn proxy(
         kind,
         help,
         value: Value::Proxy(value),
+    }
+}
+
+const fn kernel(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&KernelStatus) -> Vec<Sample>,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        help,
+        value: Value::Kernel(value),
     }
 }
 
@@ -153,6 +172,48 @@ pub const METRICS: &[Metric] = &[
         "Requests of sources over their rate.",
         |report| report.proxy.rate_limited_total,
     ),
+    kernel(
+        "gate_kernel_packets_total",
+        Kind::Counter,
+        "Packets the kernel program judged; refuse is dropped in enforce and only counted in monitor.",
+        kernel_metrics::packets,
+    ),
+    kernel(
+        "gate_kernel_mode",
+        Kind::Gauge,
+        "1 for the mode in effect.",
+        kernel_metrics::mode,
+    ),
+    kernel(
+        "gate_kernel_interface_mode",
+        Kind::Gauge,
+        "1 for how the interface is guarded.",
+        kernel_metrics::interface_mode,
+    ),
+    kernel(
+        "gate_kernel_map_entries",
+        Kind::Gauge,
+        "Entries of the kernel program's map; SOURCES is counted up to 65536.",
+        kernel_metrics::map_entries,
+    ),
+    kernel(
+        "gate_kernel_map_entries_limit",
+        Kind::Gauge,
+        "Most entries the map holds.",
+        kernel_metrics::map_entries_limit,
+    ),
+    kernel(
+        "gate_kernel_admitted_unknown_total",
+        Kind::Counter,
+        "Times a source with a session was not made known to the kernel.",
+        kernel_metrics::admitted_unknown,
+    ),
+    kernel(
+        "gate_kernel_requests_over_total",
+        Kind::Counter,
+        "Requests without a ticket over the source's rate, refused in enforce and only counted in monitor.",
+        kernel_metrics::requests_over,
+    ),
 ];
 
 /// The body of `GET /metrics`. Names of rooms need no escaping: they are letters, digits, `_` and `-`.
@@ -172,6 +233,19 @@ pub fn text(report: &Report) -> String {
             }
             Value::Proxy(value) => {
                 line(&mut out, format_args!("{} {}", metric.name, value(report)))
+            }
+            Value::Kernel(value) => {
+                for sample in report.kernel.iter().flat_map(value) {
+                    let (labels, value) = (&sample.labels, sample.value);
+                    if labels.is_empty() {
+                        line(&mut out, format_args!("{} {value}", metric.name));
+                    } else {
+                        line(
+                            &mut out,
+                            format_args!("{}{{{labels}}} {value}", metric.name),
+                        );
+                    }
+                }
             }
         }
     }

@@ -2,6 +2,7 @@
 //! `GET /health`. On an address of its own, off the
 //! request path. Reads, never changes.
 
+mod kernel_metrics;
 mod metrics;
 mod preview;
 mod server;

@@ -1,8 +1,8 @@
 //! The status answer. The first five members of a room are the field's own, the others are exact counts.
 
 use serde::Serialize;
-use serde_json::Value;
 
+use crate::kernel::KernelStatus;
 use crate::room::{Activity, Status, WaitTime};
 
 /// What the proxy has done since it started. Counters only grow.
@@ -35,8 +35,8 @@ pub struct RoomReport {
 pub struct Report {
     pub rooms: Vec<RoomReport>,
     pub proxy: ProxyCounts,
-    /// The kernel part's own status; `null` when it is off.
-    pub kernel: Value,
+    /// The kernel part's own status; nothing, `null` in JSON, when it is off.
+    pub kernel: Option<KernelStatus>,
 }
 
 #[derive(Serialize)]
@@ -61,7 +61,7 @@ struct RoomStatus<'a> {
 struct StatusAnswer<'a> {
     rooms: Vec<RoomStatus<'a>>,
     proxy: ProxyCounts,
-    kernel: &'a Value,
+    kernel: Option<&'a KernelStatus>,
 }
 
 /// The body of `GET /status`.
@@ -69,7 +69,7 @@ pub fn json(report: &Report) -> String {
     let answer = StatusAnswer {
         rooms: report.rooms.iter().map(room_status).collect(),
         proxy: report.proxy,
-        kernel: &report.kernel,
+        kernel: report.kernel.as_ref(),
     };
     // Numbers and strings always serialize.
     serde_json::to_string(&answer).unwrap_or_default()
@@ -118,6 +118,8 @@ fn room_status(room: &RoomReport) -> RoomStatus<'_> {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use serde_json::Value;
+
     use super::*;
     use crate::room::{Limits, Millis, Plan, Room, Settings};
 
@@ -138,7 +140,7 @@ pub(super) mod tests {
                 requests_total: 8,
                 ..ProxyCounts::default()
             },
-            kernel: Value::Null,
+            kernel: None,
         }
     }
 

@@ -60,6 +60,15 @@ pub enum InterfaceState {
 }
 
 impl InterfaceState {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Native,
+        Self::Generic,
+        Self::NotAttached,
+        Self::Gone,
+        Self::Detached,
+    ];
+
     /// The word used in status.
     pub const fn as_str(self) -> &'static str {
         match self {
