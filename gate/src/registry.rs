@@ -26,45 +26,52 @@ use crate::ticket::Scope;
 pub struct Registry {
     rooms: Vec<OpenRoom>,
     routes: Table,
-    hidden_cookies: HiddenCookies,
+    room_cookies: RoomCookies,
     page_assets: Option<PageAssets>,
 }
 
-/// Names of the rooms' cookies that no origin sees, whichever room a request is for.
+/// Names of the rooms' cookies.
 #[derive(Clone, Debug, Default)]
-pub struct HiddenCookies {
+struct RoomCookies {
     /// Sorted.
     names: Vec<Box<[u8]>>,
 }
 
-impl HiddenCookies {
-    fn of(rooms: &[RoomConfig]) -> Self {
-        let named = |forward: ForwardCookie| {
-            rooms
-                .iter()
-                .filter(move |room| room.forward_cookie == forward)
-                .map(|room| room.cookie.name().as_bytes())
-        };
-        let shown: Vec<&[u8]> = named(ForwardCookie::Forwarded).collect();
-        Self::of_bytes(named(ForwardCookie::Withheld).filter(|name| !shown.contains(name)))
-    }
+/// The cookies that the origin of one request does not see: those of all rooms, whichever the request is for, but the one that
+/// its own room shows.
+#[derive(Clone, Copy, Debug)]
+pub struct HiddenCookies<'a> {
+    rooms: &'a RoomCookies,
+    shown: Option<&'a [u8]>,
+}
 
-    fn of_bytes<'a>(names: impl Iterator<Item = &'a [u8]>) -> Self {
-        let mut names: Vec<Box<[u8]>> = names.map(Box::from).collect();
+impl RoomCookies {
+    fn of<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut names: Vec<Box<[u8]>> = names.map(|name| name.as_bytes().into()).collect();
         names.sort_unstable();
         names.dedup();
         Self { names }
     }
 
-    #[cfg(test)]
-    pub(crate) fn of_names(names: &[&str]) -> Self {
-        Self::of_bytes(names.iter().map(|name| name.as_bytes()))
+    fn contains(&self, name: &[u8]) -> bool {
+        self.names
+            .binary_search_by(|known| (**known).cmp(name))
+            .is_ok()
+    }
+}
+
+impl HiddenCookies<'_> {
+    pub fn contains(self, name: &[u8]) -> bool {
+        self.shown != Some(name) && self.rooms.contains(name)
     }
 
-    pub fn contains(&self, name: &[u8]) -> bool {
-        self.names
-            .binary_search_by(|hidden| (**hidden).cmp(name))
-            .is_ok()
+    /// Those of these names.
+    #[cfg(test)]
+    pub(crate) fn of_names(names: &[&'static str]) -> HiddenCookies<'static> {
+        HiddenCookies {
+            rooms: Box::leak(Box::new(RoomCookies::of(names.iter().copied()))),
+            shown: None,
+        }
     }
 }
 
@@ -224,9 +231,15 @@ impl Registry {
         Some(index)
     }
 
-    /// The cookies that stay here.
-    pub fn hidden_cookies(&self) -> &HiddenCookies {
-        &self.hidden_cookies
+    /// What the origin of a request does not see, which is for this room or for none.
+    pub fn hidden_cookies<'a>(&'a self, room: Option<&'a OpenRoom>) -> HiddenCookies<'a> {
+        let shows = |room: &&OpenRoom| room.config.forward_cookie == ForwardCookie::Forwarded;
+        HiddenCookies {
+            rooms: &self.room_cookies,
+            shown: room
+                .filter(shows)
+                .map(|room| room.config.cookie.name().as_bytes()),
+        }
     }
 
     pub fn rooms(&self) -> &[OpenRoom] {
@@ -282,7 +295,7 @@ impl Registry {
         Ok(Self {
             rooms,
             routes: config.routes(),
-            hidden_cookies: HiddenCookies::of(&config.rooms),
+            room_cookies: RoomCookies::of(config.rooms.iter().map(|room| room.cookie.name())),
             page_assets: config.page_assets.clone(),
         })
     }

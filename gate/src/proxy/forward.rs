@@ -44,7 +44,7 @@ pub(super) struct Rewrite<'a> {
     /// The protocol to change to, where the client asks for one.
     pub(super) upgrade: Option<&'a [u8]>,
     /// The cookies that the origin does not see.
-    pub(super) hidden_cookies: &'a HiddenCookies,
+    pub(super) hidden_cookies: HiddenCookies<'a>,
 }
 
 /// Writes the request's head to `out`.
@@ -80,11 +80,8 @@ pub(super) fn write_head(out: &mut Vec<u8>, parts: &Parts, rewrite: &Rewrite<'_>
             }
             other if is_hop_by_hop(other) => continue,
             // The body follows by it: `Connection` has no say in where it ends.
-            "content-length" => {
-                if rewrite.framing == Framing::Chunked {
-                    continue;
-                }
-            }
+            "content-length" if rewrite.framing == Framing::Chunked => continue,
+            "content-length" => {}
             "cookie" => {
                 write_cookies(out, value, rewrite.hidden_cookies);
                 continue;
@@ -142,7 +139,7 @@ fn put(out: &mut Vec<u8>, pieces: &[&[u8]]) {
 }
 
 /// The cookies of one field without those that are ours: as it came where there is none, nothing where no other is left.
-fn write_cookies(out: &mut Vec<u8>, value: &[u8], hidden: &HiddenCookies) {
+fn write_cookies(out: &mut Vec<u8>, value: &[u8], hidden: HiddenCookies<'_>) {
     let is_ours = |cookie: &[u8]| {
         let name = cookie.split(|&byte| byte == b'=').next();
         hidden.contains(name.unwrap_or(cookie).trim_ascii())
@@ -198,7 +195,7 @@ mod tests {
         }
     }
 
-    fn head_of(request: http::request::Builder, peer: Peer, hidden: &[&str]) -> String {
+    fn head_of(request: http::request::Builder, peer: Peer, hidden: &[&'static str]) -> String {
         let (parts, ()) = request.body(()).unwrap().into_parts();
         let mut out = Vec::new();
         let rewrite = Rewrite {
@@ -206,7 +203,7 @@ mod tests {
             host: b"shop.example",
             framing: Framing::Empty,
             upgrade: None,
-            hidden_cookies: &HiddenCookies::of_names(hidden),
+            hidden_cookies: HiddenCookies::of_names(hidden),
         };
         write_head(&mut out, &parts, &rewrite);
         String::from_utf8(out).unwrap()
@@ -274,7 +271,7 @@ mod tests {
             host: b"shop.example",
             framing: Framing::Length(5),
             upgrade: None,
-            hidden_cookies: &HiddenCookies::of_names(&[]),
+            hidden_cookies: HiddenCookies::of_names(&[]),
         };
         write_head(&mut out, &parts, &rewrite);
         let head = String::from_utf8(out).unwrap();
@@ -298,7 +295,7 @@ mod tests {
         ] {
             let mut out = Vec::new();
             let hidden = HiddenCookies::of_names(&["__waitingroom", "__other_room"]);
-            write_cookies(&mut out, value.as_bytes(), &hidden);
+            write_cookies(&mut out, value.as_bytes(), hidden);
             assert_eq!(String::from_utf8(out).unwrap(), left, "{value}");
         }
         let kept = head_of(

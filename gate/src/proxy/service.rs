@@ -58,7 +58,11 @@ pub(super) async fn answer(
     let host = parts.headers.get(header::HOST).map(HeaderValue::as_bytes);
     match local.room(&parts.uri, host) {
         Some((room, pool)) => visit(way, room, pool, decided, parts, body, in_flight).await,
-        None => way.forward(&local.pool, parts, body, in_flight).await.0,
+        None => {
+            way.forward(None, &local.pool, parts, body, in_flight)
+                .await
+                .0
+        }
     }
 }
 
@@ -84,13 +88,20 @@ async fn visit(
     let core = way.core;
     let config = room.config();
     if bypasses(way, &config.bypass_rules, &parts) {
-        return way.forward(pool, parts, body, in_flight).await.0;
+        return way
+            .forward(Some(room), pool, parts, body, in_flight)
+            .await
+            .0;
     }
     let wish = Wish::of(&parts);
     if wish == Wish::Preflight {
         return match answers::preflight(&config.cors, &parts) {
             Some(reply) => reply_with(reply, in_flight),
-            None => way.forward(pool, parts, body, in_flight).await.0,
+            None => {
+                way.forward(Some(room), pool, parts, body, in_flight)
+                    .await
+                    .0
+            }
         };
     }
     let visit = Visit::of(core, way.local, room, way.sender, &parts.headers);
@@ -139,7 +150,8 @@ async fn visit(
                 set_cookie(core, room, &visit, &ticket, lifetime_seconds, &mut response);
                 return response;
             }
-            let (mut response, command) = way.forward(pool, parts, body, in_flight).await;
+            let (mut response, command) =
+                way.forward(Some(room), pool, parts, body, in_flight).await;
             if command == Command::Revoke && config.revoke_command == RevokeCommand::Obeyed {
                 room.revoke(core.now(), session.visitor);
                 expire_cookie(room, &visit, &mut response);
@@ -167,7 +179,11 @@ async fn visit(
             let reply = answers::waiting(way.local, settings, &config.cors, wish, &parts, &view);
             reply_with(reply, in_flight)
         }
-        Decision::Bypass => way.forward(pool, parts, body, in_flight).await.0,
+        Decision::Bypass => {
+            way.forward(Some(room), pool, parts, body, in_flight)
+                .await
+                .0
+        }
     }
 }
 
@@ -209,9 +225,10 @@ impl Command {
 }
 
 impl Way<'_> {
-    /// Passes a request to the origin, and its answer back.
+    /// Passes a request, which is for this room or for none, to the origin, and its answer back.
     async fn forward(
         self,
+        room: Option<&OpenRoom>,
         pool: &Rc<Pool>,
         mut parts: Parts,
         body: Incoming,
@@ -233,7 +250,7 @@ impl Way<'_> {
                 host,
                 framing,
                 upgrade,
-                hidden_cookies: self.local.setup.registry.hidden_cookies(),
+                hidden_cookies: self.local.setup.registry.hidden_cookies(room),
             },
         );
         let exchange = Exchange {
