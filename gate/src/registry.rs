@@ -267,6 +267,10 @@ impl Registry {
                     name: open.config.name.clone(),
                     event_id: event.map_or_else(String::new, |event| event.name.clone()),
                     status,
+                    health: open
+                        .shared
+                        .get()
+                        .and_then(|(cluster, number)| cluster.health(*number, now)),
                 }
             })
             .collect()

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::admin::{AdminServer, Report, View};
+use crate::admin::{AdminServer, ClusterReport, Report, View};
 use crate::cli;
 use crate::clock::Clock;
 use crate::cluster::{Cluster, ClusterError};
@@ -131,7 +131,7 @@ pub fn serve(order: &cli::Serve) -> Result<(), ServeError> {
         .enable_all()
         .build()
         .map_err(ServeError::Thread)?;
-    let admin = start_admin(&config, &gate, &kernel, clock)?;
+    let admin = start_admin(&config, &gate, &kernel, cluster.clone(), clock)?;
     let saver = start_saver(state_file, &gate, clock)?;
     let served = runtime.block_on(run(order, &gate, listeners, threads));
     if let Some(admin) = admin {
@@ -255,6 +255,7 @@ fn start_admin(
     config: &Config,
     gate: &Arc<Gate>,
     kernel: &Arc<Kernel>,
+    cluster: Option<Arc<Cluster>>,
     clock: Clock,
 ) -> Result<Option<AdminServer>, ServeError> {
     let Some(address) = config.admin else {
@@ -264,6 +265,7 @@ fn start_admin(
         gate: Arc::clone(gate),
         kernel: Arc::clone(kernel),
         kernel_mode: config.kernel.mode,
+        cluster,
         clock,
     };
     let admin = AdminServer::start(address, Arc::new(view))
@@ -277,6 +279,7 @@ struct AdminView {
     gate: Arc<Gate>,
     kernel: Arc<Kernel>,
     kernel_mode: KernelMode,
+    cluster: Option<Arc<Cluster>>,
     clock: Clock,
 }
 
@@ -285,6 +288,12 @@ impl View for AdminView {
         Report {
             rooms: self.gate.setup().registry.reports(self.clock.now()),
             proxy: self.gate.counts(),
+            cluster: self.cluster.as_ref().map(|cluster| ClusterReport {
+                now: self.clock.now(),
+                data_center: cluster.settings().data_center.clone(),
+                gate: cluster.settings().gate.clone(),
+                counters: cluster.counters(),
+            }),
             kernel: match self.kernel_mode {
                 KernelMode::Off => None,
                 KernelMode::Monitor | KernelMode::Enforce => Some(self.kernel.status()),

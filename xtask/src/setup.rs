@@ -64,6 +64,7 @@ pub(crate) const CHROMEDRIVER: Tool = tool("chromedriver", "chromium-driver");
 pub(crate) const DNSMASQ: Tool = tool("dnsmasq", "dnsmasq-base");
 pub(crate) const IP: Tool = tool("ip", "iproute2");
 pub(crate) const CURL: Tool = tool("curl", "curl");
+pub(crate) const OPENSSL: Tool = tool("openssl", "openssl");
 /// Chinese, Japanese and Korean glyphs, for pictures of the waiting page.
 pub(crate) const FONT_CJK: Tool = file(
     "/usr/share/fonts/opentype/noto/NotoSansCJK-Regular.ttc",
@@ -87,9 +88,10 @@ pub(crate) const FOR_BENCH: [Tool; 7] = [
 ];
 
 /// What the tests use beside Rust.
-pub(crate) const FOR_TESTS: [Tool; 9] = [
+pub(crate) const FOR_TESTS: [Tool; 10] = [
     NGINX,
     REDIS,
+    OPENSSL,
     CHROMIUM,
     CHROMEDRIVER,
     IP,

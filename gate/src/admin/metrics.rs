@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use super::kernel_metrics::{self, Sample};
-use super::status::{Report, RoomReport, activity, wait_minutes};
+use super::status::{ClusterReport, Report, RoomReport, activity, wait_minutes};
+use crate::cluster::{CounterHealth, Reach, RoomHealth};
 use crate::kernel::KernelStatus;
 use crate::room::Activity;
 
@@ -27,9 +28,13 @@ pub struct Metric {
 #[derive(Clone, Copy, Debug)]
 enum Value {
     Room(fn(&RoomReport) -> u64),
+    /// No sample while it is not known, or where the gate is alone.
+    SharedRoom(fn(&RoomHealth) -> Option<u64>),
     Proxy(fn(&Report) -> u64),
     /// No samples where the kernel part is off.
     Kernel(fn(&KernelStatus) -> Vec<Sample>),
+    /// No samples where the gate is alone.
+    Counter(fn(&ClusterReport, &CounterHealth) -> u64),
 }
 
 impl Metric {
@@ -77,6 +82,34 @@ const fn kernel(
         kind,
         help,
         value: Value::Kernel(value),
+    }
+}
+
+const fn shared_room(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&RoomHealth) -> Option<u64>,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        help,
+        value: Value::SharedRoom(value),
+    }
+}
+
+const fn counter(
+    name: &'static str,
+    kind: Kind,
+    help: &'static str,
+    value: fn(&ClusterReport, &CounterHealth) -> u64,
+) -> Metric {
+    Metric {
+        name,
+        kind,
+        help,
+        value: Value::Counter(value),
     }
 }
 
@@ -214,6 +247,36 @@ pub const METRICS: &[Metric] = &[
         "Requests without a ticket over the source's rate, refused in enforce and only counted in monitor.",
         kernel_metrics::requests_over,
     ),
+    shared_room(
+        "gate_snapshot_age_milliseconds",
+        Kind::Gauge,
+        "How old what is known of the other gates is.",
+        |health| health.snapshot_age_millis,
+    ),
+    shared_room(
+        "gate_counter_answers_total",
+        Kind::Counter,
+        "Calls that counters answered.",
+        |health| Some(health.counter_answers),
+    ),
+    shared_room(
+        "gate_counter_failures_total",
+        Kind::Counter,
+        "New users decided without a counter because it was too slow or gone.",
+        |health| Some(health.counter_failures),
+    ),
+    counter(
+        "gate_counter_reachable",
+        Kind::Gauge,
+        "Whether the counter's last call was answered.",
+        |_, counter| u64::from(counter.reach == Reach::Reachable),
+    ),
+    counter(
+        "gate_counter_unreachable_milliseconds",
+        Kind::Gauge,
+        "For how long the counter has not answered; 0 while it does.",
+        ClusterReport::silent_millis,
+    ),
 ];
 
 /// The body of `GET /metrics`. Names of rooms need no escaping: they are letters, digits, `_` and `-`.
@@ -231,6 +294,16 @@ pub fn text(report: &Report) -> String {
                     );
                 }
             }
+            Value::SharedRoom(value) => {
+                for room in &report.rooms {
+                    if let Some(value) = room.health.as_ref().and_then(value) {
+                        line(
+                            &mut out,
+                            format_args!("{}{{room=\"{}\"}} {value}", metric.name, room.name),
+                        );
+                    }
+                }
+            }
             Value::Proxy(value) => {
                 line(&mut out, format_args!("{} {}", metric.name, value(report)))
             }
@@ -243,6 +316,21 @@ pub fn text(report: &Report) -> String {
                         line(
                             &mut out,
                             format_args!("{}{{{labels}}} {value}", metric.name),
+                        );
+                    }
+                }
+            }
+            Value::Counter(value) => {
+                if let Some(cluster) = &report.cluster {
+                    for counter in &cluster.counters {
+                        let which = counter.scope.as_str();
+                        line(
+                            &mut out,
+                            format_args!(
+                                "{}{{counter=\"{which}\"}} {}",
+                                metric.name,
+                                value(cluster, counter)
+                            ),
                         );
                     }
                 }
@@ -298,7 +386,10 @@ mod tests {
 
     #[test]
     fn every_line_is_a_comment_or_a_sample() {
-        let text = text(&super::super::status::tests::report());
+        let text = text(&super::super::status::tests::shared_report());
+        assert!(text.contains("gate_snapshot_age_milliseconds{room=\"shop\"} 2500\n"));
+        assert!(text.contains("gate_counter_reachable{counter=\"all\"} 0\n"));
+        assert!(text.contains("gate_counter_reachable{counter=\"data_center\"} 1\n"));
         assert!(text.contains("gate_active_users{room=\"shop\"} 5\n"));
         assert!(text.contains("gate_queued_users{room=\"shop\"} 3\n"));
         assert!(text.contains("gate_room_status{room=\"shop\",status=\"queueing\"} 1\n"));
@@ -308,6 +399,19 @@ mod tests {
                 .is_some_and(|(_, value)| value.parse::<u64>().is_ok());
             assert!(line.starts_with("# ") || sample, "{line}");
         }
+    }
+
+    #[test]
+    fn a_gate_alone_has_nothing_to_say_of_others() {
+        let mut report = super::super::status::tests::report();
+        assert!(!text(&report).contains("\ngate_counter_"));
+        assert!(!text(&report).contains("\ngate_snapshot_"));
+        report = super::super::status::tests::shared_report();
+        report.rooms[0].health = report.rooms[0].health.map(|health| RoomHealth {
+            snapshot_age_millis: None,
+            ..health
+        });
+        assert!(!text(&report).contains("gate_snapshot_age_milliseconds{"));
     }
 
     #[test]

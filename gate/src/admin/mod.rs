@@ -10,4 +10,4 @@ mod status;
 
 pub use metrics::{METRICS, Metric, text as metrics_text};
 pub use server::{AdminServer, View};
-pub use status::{ProxyCounts, Report, RoomReport, json as status_json};
+pub use status::{ClusterReport, ProxyCounts, Report, RoomReport, json as status_json};

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
+use crate::cluster::{CounterHealth, Reach, RoomHealth};
 use crate::kernel::KernelStatus;
-use crate::room::{Activity, Status, WaitTime};
+use crate::room::{Activity, Millis, Status, WaitTime};
 
 /// What the proxy has done since it started. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -28,6 +29,28 @@ pub struct RoomReport {
     /// Name of the event in effect; empty when there is none, the field's way to say so.
     pub event_id: String,
     pub status: Status,
+    /// How it stands with the other gates; `None` where it is this gate's alone.
+    pub health: Option<RoomHealth>,
+}
+
+/// The gates that share the rooms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterReport {
+    /// When this was seen.
+    pub now: Millis,
+    pub data_center: String,
+    pub gate: String,
+    pub counters: Vec<CounterHealth>,
+}
+
+impl ClusterReport {
+    /// For how long a counter has not answered; 0 where it does.
+    pub(super) fn silent_millis(&self, counter: &CounterHealth) -> u64 {
+        match counter.reach {
+            Reach::Reachable => 0,
+            Reach::Unreachable { since } => self.now.millis_since(since),
+        }
+    }
 }
 
 /// Everything an operator is shown.
@@ -35,6 +58,8 @@ pub struct RoomReport {
 pub struct Report {
     pub rooms: Vec<RoomReport>,
     pub proxy: ProxyCounts,
+    /// `None` where the gate is alone.
+    pub cluster: Option<ClusterReport>,
     /// The kernel part's own status; nothing, `null` in JSON, when it is off.
     pub kernel: Option<KernelStatus>,
 }
@@ -55,12 +80,38 @@ struct RoomStatus<'a> {
     new_users_last_minute: u64,
     admitted_total: u64,
     sessions_revoked_total: u64,
+    /// `null` where the gate is alone.
+    cluster: Option<RoomHealthStatus>,
+}
+
+#[derive(Serialize)]
+struct RoomHealthStatus {
+    /// `null` before anything is known of the others.
+    snapshot_age_ms: Option<u64>,
+    counter_answers_total: u64,
+    counter_failures_total: u64,
+}
+
+#[derive(Serialize)]
+struct ClusterStatus<'a> {
+    data_center: &'a str,
+    gate: &'a str,
+    counters: Vec<CounterStatus<'a>>,
+}
+
+#[derive(Serialize)]
+struct CounterStatus<'a> {
+    counter: &'static str,
+    reachable: bool,
+    unreachable_ms: u64,
+    last_error: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct StatusAnswer<'a> {
     rooms: Vec<RoomStatus<'a>>,
     proxy: ProxyCounts,
+    cluster: Option<ClusterStatus<'a>>,
     kernel: Option<&'a KernelStatus>,
 }
 
@@ -69,6 +120,7 @@ pub fn json(report: &Report) -> String {
     let answer = StatusAnswer {
         rooms: report.rooms.iter().map(room_status).collect(),
         proxy: report.proxy,
+        cluster: report.cluster.as_ref().map(cluster_status),
         kernel: report.kernel.as_ref(),
     };
     // Numbers and strings always serialize.
@@ -113,6 +165,28 @@ fn room_status(room: &RoomReport) -> RoomStatus<'_> {
         new_users_last_minute: status.new_users_last_minute,
         admitted_total: status.admitted_total,
         sessions_revoked_total: status.sessions_revoked_total,
+        cluster: room.health.map(|health| RoomHealthStatus {
+            snapshot_age_ms: health.snapshot_age_millis,
+            counter_answers_total: health.counter_answers,
+            counter_failures_total: health.counter_failures,
+        }),
+    }
+}
+
+fn cluster_status(cluster: &ClusterReport) -> ClusterStatus<'_> {
+    ClusterStatus {
+        data_center: &cluster.data_center,
+        gate: &cluster.gate,
+        counters: cluster
+            .counters
+            .iter()
+            .map(|counter| CounterStatus {
+                counter: counter.scope.as_str(),
+                reachable: counter.reach == Reach::Reachable,
+                unreachable_ms: cluster.silent_millis(counter),
+                last_error: counter.last_error.as_deref(),
+            })
+            .collect(),
     }
 }
 
@@ -121,7 +195,8 @@ pub(super) mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::room::{Limits, Millis, Plan, Room, Settings};
+    use crate::cluster::CounterScope;
+    use crate::room::{Limits, Plan, Room, Settings};
 
     pub(crate) fn report() -> Report {
         let now = Millis::new(1_750_000_000_000);
@@ -135,13 +210,61 @@ pub(super) mod tests {
                 name: "shop".to_owned(),
                 event_id: String::new(),
                 status: room.status(now),
+                health: None,
             }],
+            cluster: None,
             proxy: ProxyCounts {
                 requests_total: 8,
                 ..ProxyCounts::default()
             },
             kernel: None,
         }
+    }
+
+    /// The same room, shared, with a counter that is gone.
+    pub(crate) fn shared_report() -> Report {
+        let mut report = report();
+        report.rooms[0].health = Some(RoomHealth {
+            snapshot_age_millis: Some(2_500),
+            counter_answers: 7,
+            counter_failures: 2,
+        });
+        let now = Millis::new(1_750_000_000_000);
+        report.cluster = Some(ClusterReport {
+            now,
+            data_center: "fra".to_owned(),
+            gate: "fra-1".to_owned(),
+            counters: vec![
+                CounterHealth {
+                    scope: CounterScope::All,
+                    reach: Reach::Unreachable {
+                        since: now.minus_millis(3_000),
+                    },
+                    last_error: Some("a reason".to_owned()),
+                },
+                CounterHealth {
+                    scope: CounterScope::DataCenter,
+                    reach: Reach::Reachable,
+                    last_error: None,
+                },
+            ],
+        });
+        report
+    }
+
+    #[test]
+    fn a_cluster_is_there_only_where_there_is_one() {
+        let alone: Value = serde_json::from_str(&json(&report())).unwrap();
+        assert!(alone["cluster"].is_null());
+        assert!(alone["rooms"][0]["cluster"].is_null());
+        let shared: Value = serde_json::from_str(&json(&shared_report())).unwrap();
+        assert_eq!(shared["rooms"][0]["cluster"]["snapshot_age_ms"], 2_500);
+        let counters = &shared["cluster"]["counters"];
+        assert_eq!(counters[0]["counter"], "all");
+        assert_eq!(counters[0]["reachable"], false);
+        assert_eq!(counters[0]["unreachable_ms"], 3_000);
+        assert_eq!(counters[0]["last_error"], "a reason");
+        assert_eq!(counters[1]["reachable"], true);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::clock::Clock;
 use crate::room::slots::StrategyKind;
 use crate::room::{Decision, Millis, Room, Ticket};
 
+use super::health::{CounterHealth, CounterScope, CounterWatch, RoomHealth};
 use super::ledger::{GateRun, Predecessor, Terms};
 use super::member::{LEASED_PERCENT, Member, Outcome, Source, Supply};
 use super::redis::{RedisError, RemoteLedger, RemoteStock};
@@ -29,6 +30,9 @@ const BATCH_MAX: usize = 4_096;
 const CALLS_MAX: u32 = 8;
 /// How long a starting gate waits for the others to be heard before it serves.
 const START_PATIENCE: Duration = Duration::from_secs(6);
+
+/// How long a starting gate waits to be told the time.
+const TIME_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why rooms cannot be shared.
 #[derive(Debug)]
@@ -73,16 +77,6 @@ pub enum Visit {
     CheckIn,
     /// [`Room::observe`].
     Observe,
-}
-
-/// How a shared room stands with the others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Health {
-    /// How old the gate's knowledge of the others is; `None` before it has any.
-    pub snapshot_age_millis: Option<u64>,
-    /// Answers of counters, and times one was too slow or gone.
-    pub counter_calls: u64,
-    pub counter_failures: u64,
 }
 
 #[derive(Debug)]
@@ -132,11 +126,19 @@ enum Slot {
     From(Source),
 }
 
+/// The counters this gate asks.
+#[derive(Debug)]
+struct Counters {
+    all: CounterWatch,
+    data_center: Option<CounterWatch>,
+}
+
 /// Every shared room of this gate.
 #[derive(Debug)]
 pub struct Cluster {
+    settings: ClusterSettings,
     rooms: Vec<Arc<Shared>>,
-    counter_timeout: Duration,
+    counters: Arc<Counters>,
     stop: watch::Sender<bool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -149,9 +151,12 @@ impl Cluster {
         runtime.block_on(async {
             let ledger = RemoteLedger::new(settings).map_err(ClusterError::Redis)?;
             let mut best: Option<(u64, Millis, Millis)> = None;
+            let began = clock.now();
             for _ in 0..5 {
                 let before = clock.now();
-                let Ok(time) = ledger.time().await else {
+                let left =
+                    TIME_PATIENCE.saturating_sub(Duration::from_millis(before.millis_since(began)));
+                let Ok(Ok(time)) = tokio::time::timeout(left, ledger.time()).await else {
                     continue;
                 };
                 let after = clock.now();
@@ -213,10 +218,18 @@ impl Cluster {
         }
         let (stop, stopped) = watch::channel(false);
         let (open, opened) = std::sync::mpsc::channel();
+        let counters = Arc::new(Counters {
+            all: CounterWatch::new(CounterScope::All, clock.now()),
+            data_center: settings
+                .local
+                .as_ref()
+                .map(|_| CounterWatch::new(CounterScope::DataCenter, clock.now())),
+        });
         let worker = Worker {
             settings: settings.clone(),
             run,
             clock,
+            counters: Arc::clone(&counters),
             ledger: ledger.map_err(ClusterError::Redis)?,
             stock: stock.map_err(ClusterError::Redis)?,
         };
@@ -246,8 +259,9 @@ impl Cluster {
             }
         }
         Ok(Self {
+            settings: settings.clone(),
             rooms: shared,
-            counter_timeout: settings.counter_timeout,
+            counters,
             stop,
             thread: Mutex::new(Some(thread)),
         })
@@ -284,7 +298,7 @@ impl Cluster {
         let (answer, answered) = oneshot::channel();
         let asked = shared.questions.try_send(answer).is_ok();
         let answer = if asked {
-            match tokio::time::timeout(self.counter_timeout, answered).await {
+            match tokio::time::timeout(self.settings.counter_timeout, answered).await {
                 Ok(Ok(answer)) => answer,
                 Ok(Err(_)) | Err(_) => Answer::Failed,
             }
@@ -309,13 +323,26 @@ impl Cluster {
     }
 
     /// How the room with this index stands with the others.
-    pub fn health(&self, index: usize, now: Millis) -> Option<Health> {
+    pub fn health(&self, index: usize, now: Millis) -> Option<RoomHealth> {
         let state = self.rooms.get(index)?.state.lock();
-        Some(Health {
+        Some(RoomHealth {
             snapshot_age_millis: state.member.age_millis(now),
-            counter_calls: state.calls,
+            counter_answers: state.calls,
             counter_failures: state.failures,
         })
+    }
+
+    /// What it was started with.
+    pub fn settings(&self) -> &ClusterSettings {
+        &self.settings
+    }
+
+    /// How the counters do that this gate asks.
+    pub fn counters(&self) -> Vec<CounterHealth> {
+        std::iter::once(&self.counters.all)
+            .chain(&self.counters.data_center)
+            .map(CounterWatch::health)
+            .collect()
     }
 
     /// Stops publishing. What the gate has is held for its visitors until their sessions have ended.
@@ -401,6 +428,7 @@ struct Worker {
     settings: ClusterSettings,
     run: GateRun,
     clock: Clock,
+    counters: Arc<Counters>,
     ledger: RemoteLedger,
     stock: Option<RemoteStock>,
 }
@@ -411,37 +439,21 @@ impl Worker {
         let settle = Duration::from_millis(shared.state.lock().member.terms().settle_millis);
         let began = self.clock.now();
         let mut open = Some(open);
-        let mut failing = false;
         let mut ticks = tokio::time::interval(self.settings.publish_interval);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            match self.publish(&shared).await {
-                Ok(free) => {
-                    if failing {
-                        log::info!("room {}: the counter answers again", shared.name);
-                    }
-                    failing = false;
-                    let passed = Duration::from_millis(self.clock.now().millis_since(began));
-                    // A ledger that settles grants nothing, nor does a full room.
-                    if (free > 0 || passed >= settle + 2 * self.settings.publish_interval)
-                        && let Some(open) = open.take()
-                    {
-                        // Nobody listens where the gate no longer waits for it.
-                        _ = open.send(());
-                    }
-                }
-                Err(error) => {
-                    if !failing {
-                        let cause = std::error::Error::source(&error).map(ToString::to_string);
-                        log::warn!(
-                            "room {}: {error}: {}; admitting what this gate holds",
-                            shared.name,
-                            cause.unwrap_or_default()
-                        );
-                    }
-                    failing = true;
-                }
+            // What went wrong has been noted.
+            let Ok(free) = self.publish(&shared).await else {
+                continue;
+            };
+            let passed = Duration::from_millis(self.clock.now().millis_since(began));
+            // A ledger that settles grants nothing, nor does a full room.
+            if (free > 0 || passed >= settle + 2 * self.settings.publish_interval)
+                && let Some(open) = open.take()
+            {
+                // Nobody listens where the gate no longer waits for it.
+                _ = open.send(());
             }
         }
     }
@@ -458,10 +470,11 @@ impl Worker {
             let published = state.member.publish(now, &report);
             (published, state.member.terms(), report.waiters)
         };
-        let (reply, elsewhere) = self
+        let answer = self
             .ledger
             .publish(&shared.name, &self.run, &published, terms, &waiters)
-            .await?;
+            .await;
+        let (reply, elsewhere) = self.counters.all.note(self.clock.now(), answer)?;
         let wanted = {
             let mut room = shared.room.lock();
             let mut state = shared.state.lock();
@@ -485,22 +498,31 @@ impl Worker {
         let hold = terms.data_center_hold_millis;
         let name = &shared.name;
         let moved: Result<(), RedisError> = async {
-            let Some(report) = stock.report(name, &self.run, wanted, keep, hold).await? else {
+            let report = stock.report(name, &self.run, wanted, keep, hold).await;
+            let Some(report) = self.note_stock(report)? else {
                 return Ok(());
             };
             let center = &self.settings.data_center;
-            if let Some(granted) = self.ledger.refill(name, center, &report).await?
+            let granted = self.ledger.refill(name, center, &report).await;
+            if let Some(granted) = self.counters.all.note(self.clock.now(), granted)?
                 && granted > 0
-                && stock.add(name, &report, granted).await?
+                && self.note_stock(stock.add(name, &report, granted).await)?
             {
                 shared.state.lock().stock_seen = report.slots() + granted;
             }
             Ok(())
         }
         .await;
-        if let Err(error) = moved {
-            log::debug!("room {name}: the data center's stock: {error}");
+        if moved.is_err() {
             shared.state.lock().stock_seen = 0;
+        }
+    }
+
+    /// Notes what became of a call to the data center's counter.
+    fn note_stock<T>(&self, answer: Result<T, RedisError>) -> Result<T, RedisError> {
+        match &self.counters.data_center {
+            Some(watch) => watch.note(self.clock.now(), answer),
+            None => answer,
         }
     }
 
@@ -550,6 +572,7 @@ impl Worker {
         let wanted = questions.len() as u64;
         let taken = shared.state.lock().member.taken();
         let got = stock.take(&shared.name, &self.run, taken, wanted).await;
+        let got = self.note_stock(got);
         let mut state = shared.state.lock();
         let Ok(got) = got else {
             state.stock_seen = 0;
@@ -571,6 +594,7 @@ impl Worker {
             .ledger
             .take(&shared.name, &self.run, questions.len() as u64)
             .await;
+        let granted = self.counters.all.note(self.clock.now(), granted);
         let mut state = shared.state.lock();
         state.member.granted(*granted.as_ref().unwrap_or(&0));
         let Ok(granted) = granted else {

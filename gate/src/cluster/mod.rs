@@ -4,10 +4,12 @@
 //! `redis` carries both. The room core decides; nothing here admits anybody.
 
 mod gateway;
+mod health;
 pub mod ledger;
 pub mod member;
 pub mod redis;
 pub mod settings;
 mod wire;
 
-pub use gateway::{Cluster, ClusterError, Health, RoomToShare, Visit};
+pub use gateway::{Cluster, ClusterError, RoomToShare, Visit};
+pub use health::{CounterHealth, CounterScope, Reach, RoomHealth};

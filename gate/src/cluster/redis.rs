@@ -2,12 +2,17 @@
 //! all; a script the server does not know is sent and tried again. Knows nothing of rooms and visitors.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{Client, IntoConnectionInfo as _, Script, TlsCertificates};
+use redis::{Client, ErrorKind, IntoConnectionInfo as _, Script, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
+use crate::clock::MonotonicNs;
 use crate::room::Millis;
 use crate::room::shared::WaitersBySecond;
 
@@ -23,6 +28,8 @@ const PRESENCE_MILLIS_MAX: u64 = 60_000;
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const RECONNECT_DELAY_MAX: Duration = Duration::from_secs(2);
+/// How long after a refusal the server is tried again.
+const REFUSED_DELAY: Duration = Duration::from_secs(1);
 /// Keys live for this long after the last gate that used them, beyond what they hold slots for.
 const KEY_LIFE_MILLIS: u64 = 3_600_000;
 
@@ -34,6 +41,10 @@ pub enum RedisError {
         file: PathBuf,
         error: std::io::Error,
     },
+    /// A file that is to hold certificates holds none that can be read.
+    Certificates(PathBuf),
+    /// The server refused the user or the password.
+    Login(redis::RedisError),
     /// The server did not do what it was asked.
     Server(redis::RedisError),
     /// Its answer has another form than ours.
@@ -44,6 +55,10 @@ impl fmt::Display for RedisError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, .. } => write!(f, "{}: cannot be read", file.display()),
+            Self::Certificates(file) => {
+                write!(f, "{}: holds no certificate (PEM)", file.display())
+            }
+            Self::Login(_) => f.write_str("the counter's server refuses the user or password"),
             Self::Server(_) => f.write_str("the counter's server does not answer as asked"),
             Self::Answer => f.write_str("the counter's server answered something else"),
         }
@@ -54,21 +69,77 @@ impl std::error::Error for RedisError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::File { error, .. } => Some(error),
-            Self::Server(error) => Some(error),
-            Self::Answer => None,
+            Self::Login(error) | Self::Server(error) => Some(error),
+            Self::Certificates(_) | Self::Answer => None,
         }
     }
 }
 
 impl From<redis::RedisError> for RedisError {
     fn from(error: redis::RedisError) -> Self {
-        Self::Server(error)
+        if error.kind() == ErrorKind::AuthenticationFailed {
+            Self::Login(error)
+        } else {
+            Self::Server(error)
+        }
     }
 }
 
-/// Opens no connection yet: the first command does, and after a break the next one does again, ever less often while the
-/// server is away.
-fn connect(settings: &ClusterSettings, server: &Server) -> Result<ConnectionManager, RedisError> {
+/// A server, connected to by the first command and, after a break, by the next one again, ever less often while the server is
+/// away.
+#[derive(Clone)]
+struct Link {
+    inner: Arc<LinkInner>,
+}
+
+struct LinkInner {
+    server: Server,
+    tls_ca_file: Option<PathBuf>,
+    connection: Mutex<(ConnectionManager, MonotonicNs)>,
+}
+
+impl Link {
+    /// Opens no connection yet.
+    fn new(settings: &ClusterSettings, server: &Server) -> Result<Self, RedisError> {
+        let tls_ca_file = settings.tls_ca_file.clone();
+        let manager = manager(server, tls_ca_file.as_ref())?;
+        Ok(Self {
+            inner: Arc::new(LinkInner {
+                server: server.clone(),
+                tls_ca_file,
+                connection: Mutex::new((manager, MonotonicNs::now())),
+            }),
+        })
+    }
+
+    fn connection(&self) -> ConnectionManager {
+        self.inner.connection.lock().0.clone()
+    }
+
+    /// To be told of every error. A server that refused the login, or that was not ready for it, is never tried again by the
+    /// manager of connections, which takes only lost connections for worth it; so it is replaced, and the files of password
+    /// and certificates are read again.
+    fn failed(&self, error: redis::RedisError) -> RedisError {
+        if !error.is_io_error() {
+            let mut connection = self.inner.connection.lock();
+            let now = MonotonicNs::now();
+            let passed = now.as_u64().saturating_sub(connection.1.as_u64());
+            if Duration::from_nanos(passed) >= REFUSED_DELAY {
+                match manager(&self.inner.server, self.inner.tls_ca_file.as_ref()) {
+                    Ok(fresh) => connection.0 = fresh,
+                    Err(error) => log::debug!("the counter's server: {error}"),
+                }
+                connection.1 = now;
+            }
+        }
+        RedisError::from(error)
+    }
+}
+
+fn manager(
+    server: &Server,
+    tls_ca_file: Option<&PathBuf>,
+) -> Result<ConnectionManager, RedisError> {
     let read = |file: &PathBuf| {
         std::fs::read(file).map_err(|error| RedisError::File {
             file: file.clone(),
@@ -84,7 +155,10 @@ fn connect(settings: &ClusterSettings, server: &Server) -> Result<ConnectionMana
     let client = if server.url.starts_with("rediss://") {
         // Fails only where one is installed already.
         _ = rustls::crypto::ring::default_provider().install_default();
-        let root_cert = settings.tls_ca_file.as_ref().map(read).transpose()?;
+        let root_cert = match tls_ca_file {
+            Some(file) => Some(certificates(file, read(file)?)?),
+            None => None,
+        };
         Client::build_with_tls(
             info,
             TlsCertificates {
@@ -102,6 +176,15 @@ fn connect(settings: &ClusterSettings, server: &Server) -> Result<ConnectionMana
     Ok(client.get_connection_manager_lazy(config)?)
 }
 
+/// The bytes of a file with at least one certificate: with none, nobody would ever be trusted.
+fn certificates(file: &Path, pem: Vec<u8>) -> Result<Vec<u8>, RedisError> {
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match certificates {
+        Ok(found) if !found.is_empty() => Ok(pem),
+        Ok(_) | Err(_) => Err(RedisError::Certificates(file.to_owned())),
+    }
+}
+
 fn script(text: &str) -> Script {
     Script::new(text)
 }
@@ -117,7 +200,7 @@ fn name(gate: &GateRun) -> String {
 /// The books of all rooms on the server of all gates.
 #[derive(Clone)]
 pub struct RemoteLedger {
-    connection: ConnectionManager,
+    link: Link,
     namespace: String,
     publish: Script,
     take: Script,
@@ -133,10 +216,10 @@ impl fmt::Debug for RemoteLedger {
 }
 
 impl RemoteLedger {
-    /// See [`connect`].
+    /// See [`Link`].
     pub fn new(settings: &ClusterSettings) -> Result<Self, RedisError> {
         Ok(Self {
-            connection: connect(settings, &settings.global)?,
+            link: Link::new(settings, &settings.global)?,
             namespace: settings.namespace.clone(),
             publish: with_common(include_str!("scripts/publish.lua")),
             take: script(include_str!("scripts/take.lua")),
@@ -155,8 +238,11 @@ impl RemoteLedger {
 
     /// The server's time, by which all gates go.
     pub async fn time(&self) -> Result<Millis, RedisError> {
-        let mut connection = self.connection.clone();
-        let (seconds, micros): (u64, u64) = redis::cmd("TIME").query_async(&mut connection).await?;
+        let mut connection = self.link.connection();
+        let (seconds, micros): (u64, u64) = redis::cmd("TIME")
+            .query_async(&mut connection)
+            .await
+            .map_err(|error| self.link.failed(error))?;
         Ok(Millis::new(seconds * 1000 + micros / 1000))
     }
 
@@ -182,7 +268,7 @@ impl RemoteLedger {
         });
         let life = KEY_LIFE_MILLIS + terms.gate_hold_millis.max(terms.data_center_hold_millis);
         type Center = (String, u32, u64, u64, u64);
-        let mut connection = self.connection.clone();
+        let mut connection = self.link.connection();
         let answer: (Vec<u64>, Vec<Center>, Vec<Vec<u8>>) = self
             .publish
             .key(self.books(room))
@@ -198,7 +284,8 @@ impl RemoteLedger {
             .arg(PRESENCE_MILLIS_MAX)
             .arg(life)
             .invoke_async(&mut connection)
-            .await?;
+            .await
+            .map_err(|error| self.link.failed(error))?;
         let (numbers, centers, others) = answer;
         let [
             free,
@@ -243,14 +330,14 @@ impl RemoteLedger {
 
     /// [`super::ledger::Ledger::take`].
     pub async fn take(&self, room: &str, gate: &GateRun, wanted: u64) -> Result<u64, RedisError> {
-        let mut connection = self.connection.clone();
-        Ok(self
-            .take
+        let mut connection = self.link.connection();
+        self.take
             .key(self.books(room))
             .arg(name(gate))
             .arg(wanted)
             .invoke_async(&mut connection)
-            .await?)
+            .await
+            .map_err(|error| self.link.failed(error))
     }
 
     /// [`super::ledger::Ledger::refill`].
@@ -269,8 +356,11 @@ impl RemoteLedger {
         for (gate, taken) in &report.taken {
             call.arg(gate).arg(taken);
         }
-        let mut connection = self.connection.clone();
-        let granted: i64 = call.invoke_async(&mut connection).await?;
+        let mut connection = self.link.connection();
+        let granted: i64 = call
+            .invoke_async(&mut connection)
+            .await
+            .map_err(|error| self.link.failed(error))?;
         Ok(u64::try_from(granted).ok())
     }
 }
@@ -295,7 +385,7 @@ impl RemoteStockReport {
 /// The stock of one data center on its own server.
 #[derive(Clone)]
 pub struct RemoteStock {
-    connection: ConnectionManager,
+    link: Link,
     namespace: String,
     data_center: String,
     take: Script,
@@ -313,13 +403,13 @@ impl fmt::Debug for RemoteStock {
 }
 
 impl RemoteStock {
-    /// `None` where the data center has no counter of its own. See [`connect`].
+    /// `None` where the data center has no counter of its own. See [`Link`].
     pub fn new(settings: &ClusterSettings) -> Result<Option<Self>, RedisError> {
         let Some(server) = &settings.local else {
             return Ok(None);
         };
         Ok(Some(Self {
-            connection: connect(settings, server)?,
+            link: Link::new(settings, server)?,
             namespace: settings.namespace.clone(),
             data_center: settings.data_center.clone(),
             take: script(include_str!("scripts/stock_take.lua")),
@@ -340,15 +430,15 @@ impl RemoteStock {
         taken: u64,
         wanted: u64,
     ) -> Result<u64, RedisError> {
-        let mut connection = self.connection.clone();
-        Ok(self
-            .take
+        let mut connection = self.link.connection();
+        self.take
             .key(self.stock(room))
             .arg(name(gate))
             .arg(taken)
             .arg(wanted)
             .invoke_async(&mut connection)
-            .await?)
+            .await
+            .map_err(|error| self.link.failed(error))
     }
 
     /// [`super::ledger::DataCenterStock::report`]; `None` while another gate keeps the stock.
@@ -361,7 +451,7 @@ impl RemoteStock {
         hold_millis: u64,
     ) -> Result<Option<RemoteStockReport>, RedisError> {
         type Answer = (String, u64, u64, Vec<(String, u64)>);
-        let mut connection = self.connection.clone();
+        let mut connection = self.link.connection();
         let answer: Option<Answer> = self
             .report
             .key(self.stock(room))
@@ -370,7 +460,8 @@ impl RemoteStock {
             .arg(u64::try_from(keep.as_millis()).unwrap_or(u64::MAX))
             .arg(hold_millis)
             .invoke_async(&mut connection)
-            .await?;
+            .await
+            .map_err(|error| self.link.failed(error))?;
         Ok(
             answer.map(|(epoch, sequence, slots, taken)| RemoteStockReport {
                 epoch,
@@ -389,7 +480,7 @@ impl RemoteStock {
         report: &RemoteStockReport,
         granted: u64,
     ) -> Result<bool, RedisError> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.link.connection();
         let added: u8 = self
             .add
             .key(self.stock(room))
@@ -397,7 +488,8 @@ impl RemoteStock {
             .arg(report.sequence)
             .arg(granted)
             .invoke_async(&mut connection)
-            .await?;
+            .await
+            .map_err(|error| self.link.failed(error))?;
         Ok(added == 1)
     }
 }
