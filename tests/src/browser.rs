@@ -27,6 +27,15 @@ const FLAGS: [&str; 10] = [
     "--hide-scrollbars",
 ];
 
+/// Whether the browser keeps cookies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cookies {
+    /// As in every browser.
+    Kept,
+    /// As for those who refuse them all, or in a frame of a browser that refuses those of third parties.
+    Refused,
+}
+
 /// Whether pages may run their scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
@@ -41,6 +50,8 @@ pub enum Script {
 pub struct Setup {
     /// Whether scripts run.
     pub script: Script,
+    /// Whether cookies are kept.
+    pub cookies: Cookies,
     /// Width and height of the window in CSS pixels.
     pub window: (u32, u32),
     /// Device pixels for each CSS pixel.
@@ -53,6 +64,7 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             script: Script::On,
+            cookies: Cookies::Kept,
             window: (1280, 800),
             scale: 1,
             flags: Vec::new(),
@@ -230,9 +242,16 @@ fn capabilities(setup: &Setup, profile: &Path) -> Value {
         Script::On => 1,
         Script::Off => 2,
     };
+    let cookies = match setup.cookies {
+        Cookies::Kept => 1,
+        Cookies::Refused => 2,
+    };
     let mut options = json!({
         "args": arguments,
-        "prefs": { "profile.managed_default_content_settings.javascript": script },
+        "prefs": {
+            "profile.managed_default_content_settings.javascript": script,
+            "profile.default_content_setting_values.cookies": cookies,
+        },
     });
     if let Some(chromium) = need::command("chromium") {
         options["binary"] = json!(chromium);

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use gate_tests::browser::{Browser, Script, Setup};
+use gate_tests::browser::{Browser, Cookies, Script, Setup};
 use gate_tests::curl::Curl;
 use gate_tests::http::Visitor;
 use gate_tests::{Gate, Need, Nginx, need};
@@ -117,4 +117,37 @@ enabled_origin_commands = [\"revoke\"]
     assert!(inside.get("/logout").text().contains("bye"));
     plain.wait_for_text("Welcome in", PATIENCE);
     assert!(plain.url().contains("/sale?day=1"), "{}", plain.url());
+}
+
+#[test]
+fn who_keeps_no_cookies_is_told() {
+    if !need::all(&["nginx", "chromium", "chromedriver"].map(Need::Command)) {
+        return;
+    }
+    let origin = Nginx::with("location / { return 200 'Welcome in'; }");
+    let gate = Gate::configured(&format!(
+        "listen = \"{{listen}}\"
+origin = \"{}\"
+[[rooms]]
+name = \"shop\"
+total_active_users = 1
+new_users_per_minute = 1
+queue_all = true
+",
+        origin.url()
+    ));
+    let url = format!("http://shop.test:{}/", gate.address().port());
+    for (cookies, is_told) in [(Cookies::Kept, false), (Cookies::Refused, true)] {
+        let browser = Browser::with(&Setup {
+            cookies,
+            ..Setup::default()
+        });
+        browser.open(&url);
+        let text = browser.visible_text();
+        assert_eq!(
+            text.contains("takes cookies"),
+            is_told,
+            "{cookies:?}: {text}"
+        );
+    }
 }

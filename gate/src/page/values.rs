@@ -334,6 +334,7 @@ impl BuiltIn {
             "lastUpdatedLabel" => Self::Text(|texts| texts.last_updated_label),
             "keepOpen" => Self::Text(|texts| texts.keep_open),
             "connectionLost" => Self::Text(|texts| texts.connection_lost),
+            "cookiesNeeded" => Self::Text(|texts| texts.cookies_needed),
             "leaveButton" => Self::Text(|texts| texts.leave_button),
             "leaveQuestion" => Self::Text(|texts| texts.leave_question),
             "leftHeading" => Self::Text(|texts| texts.left_heading),

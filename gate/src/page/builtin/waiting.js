@@ -76,9 +76,18 @@ const leave = async () => {
   for (const element of document.querySelectorAll(".lead, dl, .note, #leave")) element.hidden = true;
   byId("again").hidden = false;
 };
+// Some browsers say that cookies are enabled where they keep none. In a frame only cookies made for frames are kept.
+const keepsCookies = () => {
+  if (!navigator.cookieEnabled || window !== top) return navigator.cookieEnabled;
+  document.cookie = "gate-probe=1; SameSite=Lax";
+  const kept = document.cookie.includes("gate-probe=1");
+  document.cookie = "gate-probe=; Max-Age=0; SameSite=Lax";
+  return kept;
+};
 const back = () => { if (!done && interval > 0 && Date.now() - asked >= interval * 1000) poll(); };
 
 put(byId("site"), location.hostname);
+if (interval > 0 && !keepsCookies()) put(byId("cookies"), byId("cookies").dataset.needed);
 byId("site").hidden = !location.hostname;
 showTime(document.querySelector("time").dateTime);
 if (interval > 0) {

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Naposledy aktualizováno:",
     keep_open: "Nechte prosím tuto stránku otevřenou. Aktualizuje se sama.",
     connection_lost: "Spojení se přerušilo. Zkoušíme to znovu…",
+    cookies_needed: "Čekání vyžaduje soubory cookie. Povolte je v prohlížeči, jinak se vaše místo nezachová.",
     leave_button: "Opustit frontu",
     leave_question: "Opustit frontu? Přijdete o své místo.",
     left_heading: "Opustili jste frontu",

@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Senest opdateret:",
     keep_open: "Hold denne side åben. Den opdaterer sig selv.",
     connection_lost: "Forbindelsen er afbrudt. Prøver igen…",
+    cookies_needed: "Ventetiden kræver cookies. Tillad dem i din browser, ellers bliver din plads ikke gemt.",
     leave_button: "Forlad køen",
     leave_question: "Vil du forlade køen? Du mister din plads.",
     left_heading: "Du har forladt køen",

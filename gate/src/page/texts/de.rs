@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Zuletzt aktualisiert:",
     keep_open: "Bitte lassen Sie diese Seite geöffnet. Sie aktualisiert sich von selbst.",
     connection_lost: "Die Verbindung ist unterbrochen. Es wird erneut versucht …",
+    cookies_needed: "Zum Warten sind Cookies nötig. Bitte erlauben Sie sie in Ihrem Browser, sonst bleibt Ihr Platz nicht erhalten.",
     leave_button: "Warteschlange verlassen",
     leave_question: "Warteschlange verlassen? Sie verlieren Ihren Platz.",
     left_heading: "Sie haben die Warteschlange verlassen",

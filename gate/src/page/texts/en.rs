@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Last updated",
     keep_open: "Please keep this page open. It updates by itself.",
     connection_lost: "The connection is lost. Trying again…",
+    cookies_needed: "Waiting takes cookies. Please allow them in your browser, or your place will not be kept.",
     leave_button: "Leave the line",
     leave_question: "Leave the line? You will lose your place.",
     left_heading: "You have left the line",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Última actualización:",
     keep_open: "Mantén esta página abierta. Se actualiza sola.",
     connection_lost: "Se ha perdido la conexión. Volviendo a intentarlo…",
+    cookies_needed: "Para esperar se necesitan cookies. Permítelas en tu navegador; si no, no se conservará tu puesto.",
     leave_button: "Salir de la cola",
     leave_question: "¿Salir de la cola? Perderás tu puesto.",
     left_heading: "Has salido de la cola",

@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Viimeksi päivitetty:",
     keep_open: "Pidä tämä sivu avoinna. Se päivittyy itsestään.",
     connection_lost: "Yhteys katkesi. Yritetään uudelleen…",
+    cookies_needed: "Jonottaminen vaatii evästeitä. Salli ne selaimessasi, muuten paikkasi ei säily.",
     leave_button: "Poistu jonosta",
     leave_question: "Poistutaanko jonosta? Menetät paikkasi.",
     left_heading: "Olet poistunut jonosta",

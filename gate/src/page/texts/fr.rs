@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Dernière mise à jour :",
     keep_open: "Merci de laisser cette page ouverte. Elle se met à jour toute seule.",
     connection_lost: "La connexion est interrompue. Nouvel essai en cours…",
+    cookies_needed: "L’attente nécessite des cookies. Veuillez les autoriser dans votre navigateur, sinon votre place ne sera pas conservée.",
     leave_button: "Quitter la file",
     leave_question: "Quitter la file ? Vous perdrez votre place.",
     left_heading: "Vous avez quitté la file",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "עודכן לאחרונה:",
     keep_open: "נא להשאיר את הדף פתוח. הוא מתעדכן מעצמו.",
     connection_lost: "החיבור נותק. מתבצע ניסיון נוסף…",
+    cookies_needed: "ההמתנה דורשת קובצי Cookie. יש לאפשר אותם בדפדפן, אחרת המקום שלך לא יישמר.",
     leave_button: "יציאה מהתור",
     leave_question: "לצאת מהתור? המקום שלך יאבד.",
     left_heading: "יצאת מהתור",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Zadnje ažuriranje:",
     keep_open: "Ostavite ovu stranicu otvorenom. Ažurira se sama.",
     connection_lost: "Veza je prekinuta. Pokušavamo ponovno…",
+    cookies_needed: "Za čekanje su potrebni kolačići. Dopustite ih u pregledniku, inače se vaše mjesto neće sačuvati.",
     leave_button: "Napusti red",
     leave_question: "Napustiti red? Izgubit ćete svoje mjesto.",
     left_heading: "Napustili ste red",

@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Utolsó frissítés:",
     keep_open: "Kérjük, hagyja nyitva ezt az oldalt. Magától frissül.",
     connection_lost: "A kapcsolat megszakadt. Újrapróbálkozás…",
+    cookies_needed: "A várakozáshoz sütikre van szükség. Engedélyezze őket a böngészőben, különben a helye nem marad meg.",
     leave_button: "Kilépés a sorból",
     leave_question: "Kilép a sorból? Elveszíti a helyét.",
     left_heading: "Kilépett a sorból",

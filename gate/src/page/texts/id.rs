@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Terakhir diperbarui:",
     keep_open: "Biarkan halaman ini tetap terbuka. Halaman ini diperbarui sendiri.",
     connection_lost: "Koneksi terputus. Mencoba lagi…",
+    cookies_needed: "Menunggu memerlukan cookie. Izinkan di browser Anda, jika tidak, tempat Anda tidak akan tersimpan.",
     leave_button: "Keluar dari antrean",
     leave_question: "Keluar dari antrean? Anda akan kehilangan tempat.",
     left_heading: "Anda telah keluar dari antrean",

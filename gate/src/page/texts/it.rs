@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Ultimo aggiornamento:",
     keep_open: "Tieni aperta questa pagina. Si aggiorna da sola.",
     connection_lost: "La connessione si è interrotta. Nuovo tentativo in corso…",
+    cookies_needed: "Per attendere servono i cookie. Consentili nel browser, altrimenti il tuo posto non verrà conservato.",
     leave_button: "Lascia la coda",
     leave_question: "Lasciare la coda? Perderai il tuo posto.",
     left_heading: "Hai lasciato la coda",

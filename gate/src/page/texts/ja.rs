@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "最終更新：",
     keep_open: "このページを開いたままお待ちください。自動的に更新されます。",
     connection_lost: "接続が切れました。再試行しています…",
+    cookies_needed: "お待ちいただくには Cookie が必要です。ブラウザーで許可してください。許可されないと順番は保持されません。",
     leave_button: "列から抜ける",
     leave_question: "列から抜けますか？ 順番は失われます。",
     left_heading: "列から抜けました",

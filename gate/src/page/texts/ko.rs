@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "마지막 업데이트:",
     keep_open: "이 페이지를 열어 두세요. 자동으로 업데이트됩니다.",
     connection_lost: "연결이 끊어졌습니다. 다시 시도하는 중…",
+    cookies_needed: "대기하려면 쿠키가 필요합니다. 브라우저에서 쿠키를 허용해 주세요. 그렇지 않으면 순서가 유지되지 않습니다.",
     leave_button: "대기 취소",
     leave_question: "대기를 취소할까요? 순서를 잃게 됩니다.",
     left_heading: "대기를 취소했습니다",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Paskutinį kartą atnaujinta:",
     keep_open: "Palikite šį puslapį atidarytą. Jis atsinaujina pats.",
     connection_lost: "Ryšys nutrūko. Bandoma dar kartą…",
+    cookies_needed: "Laukimui reikalingi slapukai. Leiskite juos naršyklėje, kitaip jūsų vieta nebus išsaugota.",
     leave_button: "Palikti eilę",
     leave_question: "Palikti eilę? Prarasite savo vietą.",
     left_heading: "Jūs palikote eilę",

@@ -93,6 +93,7 @@ pub(super) struct Texts {
 
     pub(super) keep_open: &'static str,
     pub(super) connection_lost: &'static str,
+    pub(super) cookies_needed: &'static str,
     pub(super) leave_button: &'static str,
     pub(super) leave_question: &'static str,
     pub(super) left_heading: &'static str,

@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Kemas kini terakhir:",
     keep_open: "Sila biarkan halaman ini terbuka. Halaman ini dikemas kini sendiri.",
     connection_lost: "Sambungan terputus. Mencuba lagi…",
+    cookies_needed: "Menunggu memerlukan kuki. Sila benarkannya dalam pelayar anda, jika tidak tempat anda tidak akan disimpan.",
     leave_button: "Keluar dari barisan",
     leave_question: "Keluar dari barisan? Anda akan kehilangan tempat anda.",
     left_heading: "Anda telah keluar dari barisan",

@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Sist oppdatert:",
     keep_open: "Hold denne siden åpen. Den oppdaterer seg selv.",
     connection_lost: "Forbindelsen er brutt. Prøver igjen…",
+    cookies_needed: "Ventingen krever informasjonskapsler. Tillat dem i nettleseren, ellers blir ikke plassen din beholdt.",
     leave_button: "Forlat køen",
     leave_question: "Vil du forlate køen? Du mister plassen din.",
     left_heading: "Du har forlatt køen",

@@ -32,6 +32,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Laatst bijgewerkt:",
     keep_open: "Houd deze pagina open. Ze wordt vanzelf bijgewerkt.",
     connection_lost: "De verbinding is verbroken. Er wordt opnieuw geprobeerd…",
+    cookies_needed: "Voor het wachten zijn cookies nodig. Sta ze toe in uw browser, anders blijft uw plaats niet behouden.",
     leave_button: "Wachtrij verlaten",
     leave_question: "Wachtrij verlaten? U verliest uw plaats.",
     left_heading: "U hebt de wachtrij verlaten",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Ostatnia aktualizacja:",
     keep_open: "Nie zamykaj tej strony. Aktualizuje się sama.",
     connection_lost: "Połączenie zostało przerwane. Ponawianie próby…",
+    cookies_needed: "Oczekiwanie wymaga plików cookie. Zezwól na nie w przeglądarce, w przeciwnym razie miejsce nie zostanie zachowane.",
     leave_button: "Opuść kolejkę",
     leave_question: "Opuścić kolejkę? Stracisz swoje miejsce.",
     left_heading: "Kolejka została opuszczona",

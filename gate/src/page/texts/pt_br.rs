@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Última atualização:",
     keep_open: "Mantenha esta página aberta. Ela se atualiza sozinha.",
     connection_lost: "A conexão caiu. Tentando novamente…",
+    cookies_needed: "A espera requer cookies. Permita-os no navegador; caso contrário, o seu lugar não será mantido.",
     leave_button: "Sair da fila",
     leave_question: "Sair da fila? Você perderá o seu lugar.",
     left_heading: "Você saiu da fila",

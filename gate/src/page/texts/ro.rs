@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Ultima actualizare:",
     keep_open: "Vă rugăm să lăsați această pagină deschisă. Se actualizează singură.",
     connection_lost: "Conexiunea s-a întrerupt. Se încearcă din nou…",
+    cookies_needed: "Așteptarea necesită cookie-uri. Permiteți-le în browser, altfel locul dumneavoastră nu va fi păstrat.",
     leave_button: "Părăsiți coada",
     leave_question: "Părăsiți coada? Vă veți pierde locul.",
     left_heading: "Ați părăsit coada",

@@ -37,6 +37,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Naposledy aktualizované:",
     keep_open: "Nechajte, prosím, túto stránku otvorenú. Aktualizuje sa sama.",
     connection_lost: "Spojenie sa prerušilo. Skúšame to znova…",
+    cookies_needed: "Čakanie vyžaduje súbory cookie. Povoľte ich v prehliadači, inak sa vaše miesto nezachová.",
     leave_button: "Opustiť rad",
     leave_question: "Opustiť rad? Prídete o svoje miesto.",
     left_heading: "Opustili ste rad",

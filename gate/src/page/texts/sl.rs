@@ -39,6 +39,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Nazadnje posodobljeno:",
     keep_open: "Pustite to stran odprto. Posodablja se sama.",
     connection_lost: "Povezava je prekinjena. Poskušamo znova…",
+    cookies_needed: "Za čakanje so potrebni piškotki. Dovolite jih v brskalniku, sicer se vaše mesto ne bo ohranilo.",
     leave_button: "Zapusti vrsto",
     leave_question: "Zapustim vrsto? Izgubili boste svoje mesto.",
     left_heading: "Zapustili ste vrsto",

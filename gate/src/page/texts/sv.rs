@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Senast uppdaterad:",
     keep_open: "Håll den här sidan öppen. Den uppdateras av sig själv.",
     connection_lost: "Anslutningen bröts. Försöker igen…",
+    cookies_needed: "Väntan kräver kakor. Tillåt dem i webbläsaren, annars behålls inte din plats.",
     leave_button: "Lämna kön",
     leave_question: "Vill du lämna kön? Du förlorar din plats.",
     left_heading: "Du har lämnat kön",

@@ -44,6 +44,7 @@ fn all_texts(texts: &'static Texts) -> Vec<&'static str> {
         texts.last_updated_label,
         texts.keep_open,
         texts.connection_lost,
+        texts.cookies_needed,
         texts.leave_button,
         texts.leave_question,
         texts.left_heading,

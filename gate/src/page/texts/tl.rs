@@ -35,6 +35,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Huling na-update:",
     keep_open: "Panatilihing bukas ang page na ito. Kusa itong nag-a-update.",
     connection_lost: "Nawala ang koneksyon. Sinusubukan muli…",
+    cookies_needed: "Kailangan ng cookies sa paghihintay. Pahintulutan ang mga ito sa browser mo, kung hindi ay hindi mapapanatili ang puwesto mo.",
     leave_button: "Umalis sa pila",
     leave_question: "Aalis sa pila? Mawawala ang puwesto mo.",
     left_heading: "Umalis ka na sa pila",

@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Son güncelleme:",
     keep_open: "Lütfen bu sayfayı açık tutun. Sayfa kendiliğinden güncellenir.",
     connection_lost: "Bağlantı kesildi. Yeniden deneniyor…",
+    cookies_needed: "Beklemek için çerezler gerekir. Lütfen tarayıcınızda izin verin, yoksa yeriniz korunmaz.",
     leave_button: "Sıradan çık",
     leave_question: "Sıradan çıkılsın mı? Yerinizi kaybedeceksiniz.",
     left_heading: "Sıradan çıktınız",

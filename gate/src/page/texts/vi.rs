@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "Cập nhật lần cuối:",
     keep_open: "Vui lòng giữ trang này mở. Trang tự cập nhật.",
     connection_lost: "Mất kết nối. Đang thử lại…",
+    cookies_needed: "Việc chờ cần có cookie. Vui lòng cho phép cookie trong trình duyệt, nếu không vị trí của bạn sẽ không được giữ.",
     leave_button: "Rời hàng chờ",
     leave_question: "Rời hàng chờ? Bạn sẽ mất vị trí của mình.",
     left_heading: "Bạn đã rời hàng chờ",

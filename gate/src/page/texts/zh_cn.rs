@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "最近更新：",
     keep_open: "请保持此页面打开。页面会自动更新。",
     connection_lost: "连接已中断，正在重试…",
+    cookies_needed: "排队需要使用 Cookie。请在浏览器中允许 Cookie，否则无法保留您的位置。",
     leave_button: "退出排队",
     leave_question: "确定退出排队吗？您将失去当前位置。",
     left_heading: "您已退出排队",

@@ -29,6 +29,7 @@ pub(super) static TEXTS: Texts = Texts {
     last_updated_label: "最近更新：",
     keep_open: "請保持此頁面開啟。頁面會自動更新。",
     connection_lost: "連線已中斷，正在重試…",
+    cookies_needed: "排隊需要使用 Cookie。請在瀏覽器中允許 Cookie，否則無法保留您的位置。",
     leave_button: "離開隊伍",
     leave_question: "確定要離開隊伍嗎？您將失去目前的位置。",
     left_heading: "您已離開隊伍",
